@@ -1,0 +1,253 @@
+//! Command line: one file a subcommand. This file says what can be asked for.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::engine::api::Precision;
+use crate::protocol::mode::{Mode, ModeRequest};
+
+/// Exit codes, the same for every subcommand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// Something failed while running.
+    Failed = 1,
+    /// The command line or a file it names is wrong.
+    Usage = 2,
+    /// The server cannot be reached.
+    Unreachable = 3,
+    /// A gate was not met: a conformance check failed.
+    Gate = 5,
+    /// Interrupted by the user.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// A failure that ends the program: its message goes to stderr, its code to the shell.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit code.
+    pub exit: Exit,
+    /// What happened and what to do next.
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with this code.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+}
+
+/// A dashboard for speculative decoding, with its own engine.
+#[derive(Debug, Parser)]
+#[command(name = "spectop", version, about, long_about = None)]
+pub struct Cli {
+    /// What to do; without a subcommand: start the engine and open the dashboard on it.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// Options of the embedded engine.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// Options of the screen.
+    #[command(flatten)]
+    pub screen: ScreenArgs,
+}
+
+/// Options of the engine.
+#[derive(Debug, Clone, Args)]
+pub struct EngineArgs {
+    /// Target model: a GGUF file, or a folder with config.json and safetensors. Default: SmolLM2-135M-Instruct.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub target: Option<PathBuf>,
+    /// Drafter: a folder with config.json and model.safetensors. Default: the one made for the target.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub draft: Option<PathBuf>,
+    /// Run without a drafter.
+    #[arg(long, global = true, conflicts_with = "draft")]
+    pub no_draft: bool,
+    /// Use the embedded toy pair: nothing is fetched.
+    #[arg(long, global = true, conflicts_with_all = ["target", "draft"])]
+    pub tiny: bool,
+    /// Compute threads (0: one a core).
+    #[arg(long, global = true, default_value_t = 0, value_name = "N")]
+    pub threads: usize,
+    /// Weight format in memory.
+    #[arg(long, global = true, value_enum, default_value_t = DtypeArg::Auto)]
+    pub dtype: DtypeArg,
+    /// Tokens a sequence may have (0: what the model allows, at most 8192).
+    #[arg(long, global = true, default_value_t = 0, value_name = "TOKENS")]
+    pub context: usize,
+    /// Decoding mode.
+    #[arg(long, global = true)]
+    pub mode: Option<Mode>,
+    /// Slots in one draft block, seed included.
+    #[arg(long, global = true, value_name = "N")]
+    pub block_size: Option<usize>,
+    /// DDTree node budget, root excluded.
+    #[arg(long, global = true, value_name = "N")]
+    pub tree_budget: Option<usize>,
+    /// Start the tree from the whole top-1 chain.
+    #[arg(long, global = true, value_name = "BOOL")]
+    pub chain_seed: Option<bool>,
+}
+
+impl EngineArgs {
+    /// The mode part.
+    pub fn mode_request(&self) -> ModeRequest {
+        ModeRequest {
+            mode: self.mode,
+            block_size: self.block_size,
+            tree_budget: self.tree_budget,
+            chain_seed: self.chain_seed,
+        }
+    }
+}
+
+/// `--dtype`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DtypeArg {
+    /// As stored; the drafter in 8 bits beside a quantised target.
+    Auto,
+    /// Everything in 32-bit floating point.
+    F32,
+    /// Matrices in 8 bits.
+    Q8,
+}
+
+impl From<DtypeArg> for Precision {
+    fn from(arg: DtypeArg) -> Self {
+        match arg {
+            DtypeArg::Auto => Precision::Auto,
+            DtypeArg::F32 => Precision::F32,
+            DtypeArg::Q8 => Precision::Q8,
+        }
+    }
+}
+
+/// Options of the screen.
+#[derive(Debug, Clone, Args)]
+pub struct ScreenArgs {
+    /// Theme (a name from themes/).
+    #[arg(long, global = true, value_name = "NAME")]
+    pub theme: Option<String>,
+    /// Draw with ASCII characters only.
+    #[arg(long, global = true)]
+    pub ascii: bool,
+    /// Frames a second at most.
+    #[arg(long, global = true, default_value_t = 15, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=60))]
+    pub fps: u16,
+}
+
+/// Options of a listening server.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Address to listen on. Anything but loopback needs --api-key.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub host: String,
+    /// Port (0: any free one).
+    #[arg(long, default_value_t = 8080)]
+    pub port: u16,
+    /// Key that clients must send as a bearer token.
+    #[arg(long, env = "SPECTOP_API_KEY", hide_env_values = true)]
+    pub api_key: Option<String>,
+}
+
+/// Options of a client.
+#[derive(Debug, Clone, Args)]
+pub struct ClientArgs {
+    /// Server address, e.g. http://127.0.0.1:8080.
+    #[arg(value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    pub url: String,
+    /// Key to send as a bearer token.
+    #[arg(long, env = "SPECTOP_API_KEY", hide_env_values = true)]
+    pub api_key: Option<String>,
+}
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the engine and its server without a screen.
+    Serve(ServeArgs),
+    /// Open the dashboard on a running server.
+    Attach(ClientArgs),
+    /// Generate once, without a server.
+    Generate(GenerateArgs),
+    /// Print the state of a server once.
+    Snapshot {
+        /// The server.
+        #[command(flatten)]
+        client: ClientArgs,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run a fixture folder (docs/conformance.md) and compare; exit code 5 when a check fails.
+    Conformance {
+        /// Folder with expected.json, and target/ and drafter/ unless --target and --draft are given.
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch and check the default target model.
+    Setup {
+        /// Use this file instead of fetching.
+        #[arg(long, value_name = "GGUF")]
+        from: Option<PathBuf>,
+        /// Fetch again even if it is there.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Render the screenshots of the README from the program itself.
+    #[command(hide = true)]
+    Screenshot {
+        /// Folder to write to.
+        #[arg(value_name = "DIR", default_value = "screenshots")]
+        dir: PathBuf,
+    },
+}
+
+/// Options of `generate`.
+#[derive(Debug, Clone, Args)]
+pub struct GenerateArgs {
+    /// The prompt (a user message; see --raw).
+    pub prompt: String,
+    /// Do not apply the chat template.
+    #[arg(long)]
+    pub raw: bool,
+    /// Tokens to generate at most.
+    #[arg(long, default_value_t = 256, value_name = "N")]
+    pub max_tokens: usize,
+    /// 0 is greedy.
+    #[arg(long, default_value_t = 0.0, value_name = "T")]
+    pub temperature: f32,
+    /// Nucleus sampling.
+    #[arg(long, default_value_t = 1.0, value_name = "P")]
+    pub top_p: f32,
+    /// Keep the K most probable tokens (0: all).
+    #[arg(long, default_value_t = 0, value_name = "K")]
+    pub top_k: usize,
+    /// Random seed.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// End the answer before this text (may be given several times).
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+    /// Go on after the model's stop tokens.
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Print one JSON object instead of the text.
+    #[arg(long)]
+    pub json: bool,
+}

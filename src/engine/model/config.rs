@@ -1,0 +1,108 @@
+//! What a checkpoint says about its model. Nothing about a model is hard-coded elsewhere.
+
+use crate::engine::weights::{Checkpoint, WeightsError};
+
+/// Layer maths of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Architecture {
+    /// Llama family: no q/k norms.
+    Llama,
+    /// Qwen3 dense: per-head q/k norms.
+    Qwen3,
+}
+
+/// Shape of a target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetConfig {
+    /// Layer maths.
+    pub architecture: Architecture,
+    /// `H`.
+    pub hidden: usize,
+    /// MLP width.
+    pub intermediate: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Vocabulary rows.
+    pub vocab: usize,
+    /// RMSNorm epsilon.
+    pub eps: f32,
+    /// RoPE inverse frequencies, `head_dim / 2`, scaling applied.
+    pub inv_freq: Vec<f32>,
+    /// Dimension `2j` pairs with `2j + 1` (GGUF llama files) instead of `j` with `j + hd/2`.
+    pub rope_interleaved: bool,
+    /// Tokens the model was made for.
+    pub context: usize,
+    /// The LM head is the embedding.
+    pub tied: bool,
+    /// Ids that end an answer.
+    pub stop_tokens: Vec<u32>,
+}
+
+/// How one drafter layer looks at its own block and how far back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftAttention {
+    /// Causal inside the block.
+    pub causal: bool,
+    /// Window width, for sliding layers.
+    pub window: Option<usize>,
+}
+
+/// Shape of a DFlash drafter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DraftConfig {
+    /// `H`.
+    pub hidden: usize,
+    /// MLP width.
+    pub intermediate: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// RMSNorm epsilon.
+    pub eps: f32,
+    /// RoPE inverse frequencies, `head_dim / 2`.
+    pub inv_freq: Vec<f32>,
+    /// One entry a layer.
+    pub layers: Vec<DraftAttention>,
+    /// `B`, seed included.
+    pub block_size: usize,
+    /// Token in slots 1..B-1.
+    pub mask_token: u32,
+    /// Target layers whose output is tapped, in concatenation order.
+    pub taps: Vec<usize>,
+    /// Vocabulary it says it was made for.
+    pub vocab: usize,
+    /// Rows of the reduced draft vocabulary, if any.
+    pub draft_vocab: Option<usize>,
+    /// Logit scale.
+    pub output_multiplier: f32,
+    /// `κ` of the tanh soft cap.
+    pub softcap: Option<f32>,
+    /// Embedding scale.
+    pub embedding_scale: f32,
+}
+
+impl TargetConfig {
+    /// From GGUF metadata or `config.json` (+ `generation_config.json`).
+    pub fn read(checkpoint: &Checkpoint) -> Result<Self, WeightsError> {
+        let _ = checkpoint;
+        todo!()
+    }
+}
+
+impl DraftConfig {
+    /// From `config.json`; `target` supplies the fallback for tap layers and is checked against: hidden size, tap
+    /// layers, vocabulary, mask id.
+    pub fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Self, WeightsError> {
+        let _ = (checkpoint, target);
+        todo!()
+    }
+}

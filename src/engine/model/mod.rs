@@ -1,0 +1,3 @@
+//! Model wiring above the backend.
+
+pub mod config;
