@@ -3,6 +3,7 @@
 pub mod api;
 pub mod chat_template;
 pub mod model;
+pub mod stop;
 pub mod tokenizer;
 pub mod weights;
 
