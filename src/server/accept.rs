@@ -26,7 +26,7 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_BUFFER: usize = 64 * 1024;
 
 /// How long a reader may take nothing of an answer before it counts as gone.
-const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How long running answers may go on after a shutdown.
 const GRACE: Duration = Duration::from_secs(3);

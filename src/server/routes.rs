@@ -42,6 +42,7 @@ async fn no_method(request: Request) -> ApiError {
 }
 
 /// A panic is a bug; the client still gets an answer, and the other connections go on.
+#[allow(clippy::needless_pass_by_value)] // the layer hands over the box
 fn panicked(cause: Box<dyn Any + Send>) -> Response {
     let what = cause
         .downcast_ref::<&str>()

@@ -58,9 +58,12 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Name, whether a value asks for nothing, and what to say when it does ask for something.
+type Unsupported = (&'static str, fn(&Value) -> bool, &'static str);
+
 /// Parameters that would change the answer and are not implemented. They are refused unless they ask for nothing;
 /// parameters that do not change the answer (`user`, `metadata`, `store` …) are ignored.
-const UNSUPPORTED: &[(&str, fn(&Value) -> bool, &str)] = &[
+const UNSUPPORTED: &[Unsupported] = &[
     ("presence_penalty", is_zero, PENALTY),
     ("frequency_penalty", is_zero, PENALTY),
     ("repetition_penalty", is_one, PENALTY),
