@@ -1,5 +1,7 @@
 //! Command line: one file a subcommand. This file says what can be asked for.
 
+pub mod conformance;
+pub mod generate;
 pub mod serve;
 
 use std::path::PathBuf;
