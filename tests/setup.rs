@@ -1,8 +1,11 @@
-//! Fetching the default target for real.
+//! The default target: fetched for real, and paired with its drafter.
+
+mod support;
 
 use std::time::Instant;
 
 use spectop::cli::setup;
+use spectop::engine::api::ModelSource;
 use spectop::engine::weights::hub;
 
 /// Run with `SPECTOP_CACHE` set to an empty folder and without `SPECTOP_TARGET`.
@@ -22,4 +25,12 @@ fn the_default_target_can_be_fetched() {
     assert!(path.is_file());
     setup::run(None, false).expect("is there and valid");
     assert_eq!(hub::default_target(&mut |_| panic!("nothing to do")).expect("is there"), path);
+}
+
+#[test]
+fn the_default_target_gets_the_embedded_drafter() {
+    let Some(path) = support::target_gguf() else { return };
+    let pair = hub::resolve(Some(path), None, false, false)(&mut |_| {}).expect("a pair");
+    assert!(matches!(pair.draft, Some(ModelSource::Embedded(e)) if e.name == "smollm2-135m-dflash"));
+    assert_eq!(pair.notice, None);
 }

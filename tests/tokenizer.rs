@@ -10,6 +10,7 @@ use spectop::engine::chat_template::ChatTemplate;
 use spectop::engine::model::config::{Architecture, TargetConfig};
 use spectop::engine::tokenizer::{TextJoiner, Tokenizer};
 use spectop::engine::weights::Checkpoint;
+use support::gguf::Gguf;
 
 fn text_of(tokenizer: &Tokenizer, ids: &[u32]) -> String {
     let mut joiner = TextJoiner::default();
@@ -132,4 +133,85 @@ fn published_tokenizers_are_read() {
     let damaged = SMALL.replace(r#"["a", "b"]"#, r#"["ab", "ab"]"#);
     let (_dir, checkpoint) = folder(&[("tokenizer.json", &damaged)]);
     assert!(Tokenizer::read(&checkpoint, 16).expect_err("bad merge").to_string().contains("damaged"));
+}
+
+/// A llama model of two tokens' width with a tokenizer that knows the letters a and b.
+fn small_gguf(pre: &str) -> Gguf {
+    let mut types = 5u32.to_le_bytes().to_vec();
+    types.extend(6u64.to_le_bytes());
+    for kind in [3i32, 1, 1, 1, 4, 6] {
+        types.extend(kind.to_le_bytes());
+    }
+    Gguf::default()
+        .pair_text("general.architecture", "llama")
+        .pair_u32("llama.embedding_length", 4)
+        .pair_u32("llama.block_count", 1)
+        .pair_u32("llama.feed_forward_length", 8)
+        .pair_u32("llama.attention.head_count", 2)
+        .pair_u32("llama.context_length", 32)
+        .pair_text("tokenizer.ggml.model", "gpt2")
+        .pair_text("tokenizer.ggml.pre", pre)
+        .pair_texts("tokenizer.ggml.tokens", &["<|im_end|>", "a", "b", "ab", "[x]", "<0x0A>"])
+        .pair("tokenizer.ggml.token_type", 9, &types)
+        .pair_texts("tokenizer.ggml.merges", &["a b"])
+        .pair_u32("tokenizer.ggml.bos_token_id", 0)
+        .pair_text("tokenizer.chat_template", "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}")
+        .tensor("token_embd.weight", &[4, 6], 0, &[0; 96])
+}
+
+/// Reads everything there is to read, and uses it.
+fn read_all(bytes: &[u8]) -> Result<(TargetConfig, Tokenizer), String> {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("small.gguf");
+    fs::write(&path, bytes).expect("a file");
+    let checkpoint = Checkpoint::open(&ModelSource::Path(path)).map_err(|e| e.to_string())?;
+    let config = TargetConfig::read(&checkpoint).map_err(|e| e.to_string())?;
+    let tokenizer = Tokenizer::read(&checkpoint, config.vocab).map_err(|e| e.to_string())?;
+    let template = ChatTemplate::read(&checkpoint).map_err(|e| e.to_string())?;
+    let _ = template.map(|t| t.render(&[serde_json::json!({"role": "user", "content": "ab"})]));
+    let _ = text_of(&tokenizer, &tokenizer.encode("abba<|im_end|>[x]", true));
+    Ok((config, tokenizer))
+}
+
+#[test]
+fn a_small_gguf_is_read() {
+    for pre in ["smollm", "gpt-2", "default", "qwen2", "llama-bpe"] {
+        let (config, tokenizer) = read_all(&small_gguf(pre).bytes()).expect(pre);
+        assert_eq!((config.head_dim, config.kv_heads, config.vocab, config.tied), (2, 2, 6, true));
+        assert_eq!(config.stop_tokens, [0]);
+        assert_eq!(tokenizer.encode("abb<|im_end|>a[x]", true), [3, 2, 0, 1, 4], "{pre}");
+        assert_eq!(tokenizer.bytes(4), b"[x]");
+        assert_eq!(tokenizer.bytes(5), b"\n");
+        assert_eq!(tokenizer.bos(), (pre == "llama-bpe").then_some(0));
+    }
+    let error = read_all(&small_gguf("made-up").bytes()).expect_err("unknown");
+    assert!(error.contains("\"made-up\"") && error.contains("small.gguf"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn altered_models_never_panic(changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let mut bytes = small_gguf("smollm").bytes();
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let _ = read_all(&bytes);
+    }
+
+    #[test]
+    fn altered_tokenizer_files_never_panic(at in any::<prop::sample::Index>(), value in 32u8..127) {
+        let mut text = SMALL.as_bytes().to_vec();
+        let at = at.index(text.len());
+        if text[at].is_ascii() && (at == 0 || text[at - 1].is_ascii()) {
+            text[at] = value;
+        }
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let (_dir, checkpoint) = folder(&[("tokenizer.json", &text)]);
+        if let Ok(tokenizer) = Tokenizer::read(&checkpoint, 600) {
+            let _ = tokenizer.encode("<s>ab a<tool>", true);
+        }
+    }
 }

