@@ -3,6 +3,7 @@
 pub mod conformance;
 pub mod generate;
 pub mod serve;
+pub mod setup;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
