@@ -1,5 +1,7 @@
 //! Command line: one file a subcommand. This file says what can be asked for.
 
+pub mod snapshot;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -32,7 +32,7 @@ pub struct Gpus {
 #[derive(Debug)]
 enum Link {
     Closed,
-    Open(Nvml),
+    Open(Box<Nvml>),
     Failed { reason: String, at: Instant },
 }
 
@@ -63,7 +63,7 @@ impl Gpus {
         }
         if !matches!(self.link, Link::Open(_)) {
             self.link = match open(self.lib.as_deref()) {
-                Ok(nvml) => Link::Open(nvml),
+                Ok(nvml) => Link::Open(Box::new(nvml)),
                 Err(error) => self.failed(&error),
             };
         }
