@@ -152,7 +152,8 @@ impl Snapshot {
         }
         if let Some(sample) = sample {
             table.row("speed", format!("{} tok/s, {} rounds/s", number(sample.tok_s), number(sample.rounds_s)));
-            table.row("τ", format!("{} over {:.1} s", number(sample.tau), sample.window_s));
+            let tau = sample.tau.map_or_else(|| "—".into(), |tau| format!("{tau:.2}"));
+            table.row("τ", format!("{tau} over {:.1} s", sample.window_s));
             if !sample.per_pos.is_empty() {
                 let shares: Vec<_> = sample.per_pos.iter().map(|share| format!("{:.0}%", share * 100.0)).collect();
                 table.row("accepted", format!("{} (by position)", shares.join(" ")));
@@ -179,7 +180,7 @@ impl Snapshot {
             }
         }
         if let Some(notice) = &state.notice {
-            table.row("note", notice.clone());
+            table.row("note", notice);
         }
         table.text
     }
@@ -191,9 +192,9 @@ struct Table {
 }
 
 impl Table {
-    fn row(&mut self, name: &str, value: String) {
+    fn row(&mut self, name: &str, value: impl AsRef<str>) {
         // Writing to a string cannot fail.
-        let _ = writeln!(self.text, "{name:<9} {}", value.trim_end());
+        let _ = writeln!(self.text, "{name:<9} {}", value.as_ref().trim_end());
     }
 }
 
@@ -204,6 +205,46 @@ fn number(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::state::Counters;
+
+    #[test]
+    fn the_table_has_a_line_for_what_is_known() {
+        let state = serde_json::from_value(json!({
+            "schema": 1, "server": "spectop", "version": "0.1.0", "pid": 1, "uptime_s": 1.0, "status": "ready",
+            "mode": {"mode": "ddtree", "block_size": 8, "tree_budget": 32, "chain_seed": true},
+            "limits": {"modes": ["off", "ddtree"], "block_size": [2, 16], "tree_budget": [1, 64], "context": 4096,
+                       "max_running": 1, "max_waiting": 1},
+            "counters": Counters::default(), "running": 0, "waiting": 0}));
+        let sample = Sample {
+            tau: Some(3.25),
+            per_pos: vec![0.9, 0.5],
+            running: 1,
+            kv_used: 100,
+            kv_capacity: 400,
+            window_s: 10.0,
+            ..Sample::default()
+        };
+        let snapshot = Snapshot {
+            url: "http://h:1".into(),
+            kind: ServerKind::Native,
+            state: state.unwrap(),
+            sample: Some(sample),
+        };
+        let expected = "\
+server    http://h:1 (spectop 0.1.0)
+status    ready
+mode      ddtree r32
+speed     — tok/s, — rounds/s
+τ         3.25 over 10.0 s
+accepted  90% 50% (by position)
+requests  1 running, 0 waiting
+cache     100 of 400 tokens (25 %)
+";
+        assert_eq!(snapshot.text(), expected);
+        let json: serde_json::Value = serde_json::from_str(&snapshot.json().unwrap()).unwrap();
+        assert_eq!((&json["kind"], &json["schema"]), (&json!("spectop"), &json!(1)));
+        assert_eq!(json["sample"]["tau"], 3.25);
+    }
 
     #[test]
     fn absent_is_a_dash_and_never_a_zero() {

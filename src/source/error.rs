@@ -49,7 +49,7 @@ impl SourceError {
     /// From an answer that is not a success.
     pub(super) fn from_status(status: u16, body: &[u8]) -> Self {
         match status {
-            401 | 403 => Self::Auth,
+            401 => Self::Auth,
             300..=399 => {
                 Self::Server { status, message: "it redirects elsewhere; use the address that it points to".to_owned() }
             }
@@ -136,6 +136,9 @@ mod tests {
     #[test]
     fn statuses_become_advice() {
         assert_eq!(SourceError::from_status(401, b"{}"), SourceError::Auth);
+        // A 403 is about something else than the key, e.g. the host name in the address.
+        let text = SourceError::from_status(403, br#"{"error":{"message":"wrong host"}}"#).to_string();
+        assert_eq!(text, "the server answered 403: wrong host");
         let text = SourceError::from_status(429, br#"{"error":{"message":"queue is full"}}"#).to_string();
         assert_eq!(text, "the server answered 429: queue is full");
         assert!(SourceError::from_status(307, b"").to_string().contains("redirects"));

@@ -63,7 +63,7 @@ pub async fn probe(client: &Client) -> Result<Probe, SourceError> {
     }
     // vLLM guards only /v1 with its key, so that the version alone may answer.
     if matches!(models.status, 401 | 403) {
-        return Err(SourceError::Auth);
+        return Err(SourceError::from_status(models.status, &models.body));
     }
     Err(SourceError::Malformed(format!(
         "{} answers, but neither /spec/state nor /v1/models: is it a model server?",

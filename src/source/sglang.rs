@@ -61,10 +61,8 @@ fn hello(found: &Probe, info: Option<&Value>, metrics: bool) -> State {
     } else {
         "SGLang without --enable-metrics: acceptance is the mean since its start"
     };
-    let mut notice = format!("{figures}; rounds and live mode switching need a spectop server.");
-    if let Some(algorithm) = algorithm {
-        notice.push_str(&format!(" It speculates with {algorithm}."));
-    }
+    let algorithm_words = algorithm.map(|name| format!(" It speculates with {name}.")).unwrap_or_default();
+    let notice = format!("{figures}; rounds and live mode switching need a spectop server.{algorithm_words}");
     let mut state = state("sglang", found, notice);
     if algorithm == Some("DFLASH") {
         state.mode.mode = Mode::Dflash;
