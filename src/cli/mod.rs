@@ -4,6 +4,7 @@ pub mod conformance;
 pub mod generate;
 pub mod serve;
 pub mod setup;
+pub mod snapshot;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
