@@ -8,10 +8,13 @@ pub mod snapshot;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::engine::api::Precision;
+use crate::engine::api::{Precision, Resolve};
+use crate::engine::weights::hub;
+use crate::gpu::{DEFAULT_INTERVAL, Sampler};
 use crate::protocol::mode::{Mode, ModeRequest};
 
 /// Exit codes, the same for every subcommand.
@@ -108,6 +111,11 @@ pub struct EngineArgs {
 }
 
 impl EngineArgs {
+    /// How the pair is found.
+    fn resolve(&self) -> Resolve {
+        hub::resolve(self.target.clone(), self.draft.clone(), self.no_draft, self.tiny)
+    }
+
     /// The mode part.
     pub fn mode_request(&self) -> ModeRequest {
         ModeRequest {
@@ -256,4 +264,36 @@ pub struct GenerateArgs {
     /// Print one JSON object instead of the text.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Parses the command line and does what it says. A failure is told on stderr.
+pub fn main() -> Exit {
+    let cli = Cli::parse();
+    match dispatch(cli) {
+        Ok(()) => Exit::Ok,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("spectop: {}", failure.message);
+            }
+            failure.exit
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<(), Failure> {
+    let engine = &cli.engine;
+    match cli.command {
+        None => Err(Failure::new(Exit::Failed, "not yet")),
+        Some(Command::Serve(args)) => {
+            let sampler = Sampler::spawn(DEFAULT_INTERVAL)
+                .map_err(|e| Failure::new(Exit::Failed, format!("cannot start the sensor thread: {e}")))?;
+            serve::run(engine, &args, engine.resolve(), Some(Arc::new(move || sampler.latest())))
+        }
+        Some(Command::Attach(_)) => todo!(),
+        Some(Command::Generate(args)) => generate::run(&args, serve::engine_config(engine), engine.resolve()),
+        Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
+        Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
+        Some(Command::Setup { from, force }) => setup::run(from, force),
+        Some(Command::Screenshot { dir: _ }) => todo!(),
+    }
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // every test file is a crate of its own and uses a part of this
 
+pub mod engine;
 pub mod gguf;
 
 use std::path::PathBuf;

@@ -135,14 +135,7 @@ pub struct Query<'a> {
 }
 
 /// Attention of one head; `out` is `head_dim` wide.
-pub fn attend(
-    level: Level,
-    cache: &Cache,
-    layer: usize,
-    query: &Query<'_>,
-    scratch: &mut Scratch,
-    out: &mut [f32],
-) {
+pub fn attend(level: Level, cache: &Cache, layer: usize, query: &Query<'_>, scratch: &mut Scratch, out: &mut [f32]) {
     let base = query.prefix.end;
     let picks = &mut scratch.picks;
     picks.clear();
@@ -199,6 +192,17 @@ multiversion! {
     fn scores = scores_body(q: &[f32], keys: &[f32], stride: usize, scale: f32, out: &mut [f32])
 }
 
+// Not a closure: a closure would be compiled without the caller's instruction set.
+#[inline(always)]
+fn add_value<const FMA: bool, const C: usize>(p: f32, values: &[f32], acc: &mut [[f32; LANES]; C]) {
+    let v = values[..C * LANES].as_chunks::<LANES>().0;
+    for c in 0..C {
+        for l in 0..LANES {
+            acc[c][l] = fma::<FMA>(p, v[c][l], acc[c][l]);
+        }
+    }
+}
+
 #[inline(always)]
 fn weigh_columns<const FMA: bool, const C: usize>(
     p: &[f32],
@@ -211,21 +215,14 @@ fn weigh_columns<const FMA: bool, const C: usize>(
     scale: f32,
     out: &mut [f32],
 ) {
+    // Two accumulators by the parity of the key's number: an add takes four cycles, and each must wait for the last.
     let mut acc = [[[0.0f32; LANES]; C]; 2];
-    let mut add = |i: usize, slot: usize| {
-        let v = &values[slot * width + column..slot * width + column + C * LANES].as_chunks::<LANES>().0;
-        let acc = &mut acc[i % 2];
-        for c in 0..C {
-            for l in 0..LANES {
-                acc[c][l] = fma::<FMA>(p[i], v[c][l], acc[c][l]);
-            }
-        }
-    };
     for i in 0..prefix {
-        add(i, start + i);
+        add_value::<FMA, C>(p[i], &values[(start + i) * width + column..], &mut acc[i % 2]);
     }
     for (i, &slot) in picks.iter().enumerate() {
-        add(prefix + i, slot as usize);
+        let i = prefix + i;
+        add_value::<FMA, C>(p[i], &values[slot as usize * width + column..], &mut acc[i % 2]);
     }
     for c in 0..C {
         for l in 0..LANES {

@@ -3,10 +3,9 @@
 #![allow(unsafe_code, clippy::needless_range_loop)]
 
 use std::arch::x86_64::{
-    __m256i, __m512, __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_epi32, _mm512_and_si512,
-    _mm512_cvtepi32_ps, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps,
-    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
-    _mm512_srli_epi16, _mm512_storeu_ps,
+    __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_epi32, _mm512_and_si512, _mm512_cvtepi32_ps,
+    _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8,
+    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
 };
 
 use super::gemm::ActsView;
@@ -35,28 +34,22 @@ pub fn tile<const R: usize>(w: &Matrix, tile: usize, acts: ActsView<'_>, first: 
     }
 }
 
-/// Four consecutive 8-bit activations in every lane.
-#[inline]
-#[target_feature(enable = "avx512f")]
-unsafe fn four(p: *const i8) -> __m512i {
-    // SAFETY: the caller passes a pointer to at least four bytes.
-    _mm512_set1_epi32(unsafe { p.cast::<i32>().read_unaligned() })
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vnni")]
-unsafe fn dot(weights: &[__m512i; 8], p: *const i8) -> __m512 {
-    // Two chains of four: the latency of one dot is five cycles.
-    let mut a = _mm512_setzero_si512();
-    let mut b = _mm512_setzero_si512();
-    for g in 0..4 {
-        // SAFETY: `p` points to a block of 32 activations.
-        unsafe {
-            a = _mm512_dpbusd_epi32(a, weights[2 * g], four(p.add(8 * g)));
-            b = _mm512_dpbusd_epi32(b, weights[2 * g + 1], four(p.add(8 * g + 4)));
+/// Dot of eight weight registers with a block of 32 activations at `$p`, as floats. A macro, because a call a row and
+/// block is what costs here, and the compiler does not always inline it.
+macro_rules! dot {
+    ($w:ident, $p:expr) => {{
+        let p: *const i8 = $p;
+        // Two chains of four: the latency of one dot is five cycles.
+        let mut a = _mm512_setzero_si512();
+        let mut b = _mm512_setzero_si512();
+        for g in 0..4 {
+            let even = p.add(8 * g).cast::<i32>().read_unaligned();
+            let odd = p.add(8 * g + 4).cast::<i32>().read_unaligned();
+            a = _mm512_dpbusd_epi32(a, $w[2 * g], _mm512_set1_epi32(even));
+            b = _mm512_dpbusd_epi32(b, $w[2 * g + 1], _mm512_set1_epi32(odd));
         }
-    }
-    _mm512_cvtepi32_ps(_mm512_add_epi32(a, b))
+        _mm512_cvtepi32_ps(_mm512_add_epi32(a, b))
+    }};
 }
 
 /// `weights`: `blocks` tile blocks; `q`: `R` rows of `blocks · 32`; `scale`, `sum`: `R` rows of `blocks`.
@@ -88,7 +81,7 @@ unsafe fn q4<const R: usize>(
             let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(256).cast::<__m256i>()));
             let m = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(288).cast::<__m256i>()));
             for i in 0..R {
-                let f = dot(&w, q.as_ptr().add((i * blocks + j) * BLOCK));
+                let f = dot!(w, q.as_ptr().add((i * blocks + j) * BLOCK));
                 let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
                 let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
                 acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
@@ -128,7 +121,7 @@ unsafe fn q8<const R: usize>(
             let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(512).cast::<__m256i>()));
             let m = _mm512_mul_ps(d, offset);
             for i in 0..R {
-                let f = dot(&w, q.as_ptr().add((i * blocks + j) * BLOCK));
+                let f = dot!(w, q.as_ptr().add((i * blocks + j) * BLOCK));
                 let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
                 let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
                 acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
