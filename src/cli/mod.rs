@@ -1,5 +1,8 @@
 //! Command line: one file a subcommand. This file says what can be asked for.
 
+pub mod screen_loop;
+pub mod screenshot;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 

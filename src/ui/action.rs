@@ -182,7 +182,7 @@ table! {
     Dashboard ModeOff [ch('o')] "off" "plain decoding, in the middle of a generation too";
     Dashboard ModeDflash [ch('d')] "dflash" "DFlash: verify a linear draft block";
     Dashboard ModeDdtree [ch('t')] "ddtree" "DDTree: verify a draft tree";
-    Dashboard ModeShadow [ch('s')] "" "shadow: build the tree, verify its chain, report what it would have saved";
+    Dashboard ModeShadow [ch('s')] "" "shadow: verify the chain, report what a tree would save";
     Dashboard Less [ch('[')] "less" "halve the tree budget (dflash: block size -1)";
     Dashboard More [ch(']')] "more" "double the tree budget (dflash: block size +1)";
     Dashboard ChainSeed [ch('c')] "" "start the tree from the whole top-1 chain, or not";

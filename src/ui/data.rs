@@ -168,7 +168,7 @@ impl Data {
                 }
                 self.sample = None;
                 self.readiness = None;
-                self.streams.iter_mut().for_each(Stream::interrupted);
+                self.streams.iter_mut().for_each(Stream::interrupt);
             }
         }
         self.connection = connection;

@@ -78,12 +78,12 @@ pub fn step(settings: ModeSettings, limits: &Limits, more: bool) -> Result<ModeR
         }
         Mode::Ddtree | Mode::Shadow => {
             let now = settings.tree_budget;
+            // Steps are powers of two: from 48 up is 64, down is 32.
             let power = if more {
                 now.saturating_add(1).checked_next_power_of_two().unwrap_or(now)
             } else {
                 now.div_ceil(2).checked_next_power_of_two().unwrap_or(1)
             };
-            // Half of 48 is 32 (the power of two below), not 24.
             let next = clamp(power, limits.tree_budget);
             if next == now {
                 return Err(format!("tree budget {now} is the {end} here"));

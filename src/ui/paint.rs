@@ -98,24 +98,37 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A box with titles in its upper border; boxes that share an edge are drawn with junctions. Returns the inside.
-pub fn frame(buf: &mut Buffer, area: Rect, theme: &Theme, focus: bool, title: &str, note: &str) -> Rect {
-    let area = area.intersection(buf.area);
+/// The inside of a box that fills `area`.
+pub fn inside(area: Rect) -> Rect {
     if area.width < 2 || area.height < 2 {
         return Rect::default();
     }
-    let border = theme.style(if focus { Role::BorderFocus } else { Role::BorderIdle });
-    Block::bordered().merge_borders(MergeStrategy::Exact).border_style(border).render(area, buf);
-    let top = Rect { x: area.x + 2, width: area.width.saturating_sub(4), ..area };
+    Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 2 }
+}
+
+/// The border of a box; boxes that share an edge get junctions.
+pub fn border(buf: &mut Buffer, area: Rect, theme: &Theme, focus: bool) {
+    let area = area.intersection(buf.area);
+    if area.width >= 2 && area.height >= 2 {
+        let style = theme.style(if focus { Role::BorderFocus } else { Role::BorderIdle });
+        Block::bordered().merge_borders(MergeStrategy::Exact).border_style(style).render(area, buf);
+    }
+}
+
+/// Title and note in the upper border of a box. Drawn after all borders: a neighbour's lower edge is the same row.
+pub fn titles(buf: &mut Buffer, area: Rect, theme: &Theme, focus: bool, title: &str, note: &str) {
+    let area = area.intersection(buf.area);
+    if area.width < 6 || area.height < 2 {
+        return;
+    }
+    let top = Rect { x: area.x + 2, width: area.width - 4, ..area };
     let mut row = Row::new(buf, top, 0);
-    let title_style = theme.style(if focus { Role::BorderFocus } else { Role::TextStrong });
     if !title.is_empty() {
-        row.put(format!(" {title} "), title_style);
+        row.put(format!(" {title} "), theme.style(if focus { Role::BorderFocus } else { Role::TextStrong }));
     }
     if !note.is_empty() {
         row.right(format!(" {note} "), theme.style(Role::TextDim));
     }
-    Rect { x: area.x + 1, y: area.y + 1, width: area.width - 2, height: area.height - 2 }
 }
 
 /// A horizontal bar in eighths of a column. `fraction` outside 0..=1 is clamped; not a number draws the track only.

@@ -69,6 +69,8 @@ pub struct Stream {
     pub metrics: Option<Box<RequestMetrics>>,
     /// Why it failed.
     pub error: Option<String>,
+    /// The connection broke while it ran: its end is not known.
+    pub interrupted: bool,
     lines: VecDeque<Vec<Piece>>,
     pieces: usize,
     /// Bytes of a character that is not whole yet.
@@ -91,6 +93,7 @@ impl Stream {
             finish: None,
             metrics: None,
             error: None,
+            interrupted: false,
             lines: VecDeque::from([Vec::new()]),
             pieces: 0,
             partial: Vec::new(),
@@ -144,7 +147,7 @@ impl Stream {
             None if round.step > 0 => self.remark("[joined in the middle]"),
             _ => {}
         }
-        self.next_step = Some(round.step + 1);
+        self.next_step = Some(round.step.saturating_add(1));
         self.last_step = round.step;
         self.rounds += 1;
         self.tokens += round.committed.len();
@@ -166,12 +169,13 @@ impl Stream {
         self.push("│", Kind::Boundary, true);
     }
 
-    /// The connection broke while it ran: what comes next is unknown.
-    pub fn interrupted(&mut self) {
+    /// The connection broke: what comes next is unknown.
+    pub fn interrupt(&mut self) {
         if self.active() {
             self.flush(Kind::Plain);
             self.remark("[connection lost]");
             self.phase = RequestPhase::Cancelled;
+            self.interrupted = true;
         }
     }
 

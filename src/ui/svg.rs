@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::color;
 
-const COLUMN: f64 = 8.4;
+const COLUMN: f64 = 8.5;
 const ROW: f64 = 18.0;
 const BASELINE: f64 = 13.5;
 const FONT: f64 = 14.0;
@@ -73,6 +73,41 @@ fn block(symbol: &str) -> Option<(f64, f64, f64, f64)> {
     }
 }
 
+/// Which arms a box-drawing character has: left, right, up, down.
+fn arms(symbol: &str) -> Option<[bool; 4]> {
+    let arms = match symbol {
+        "─" => "lr",
+        "│" => "ud",
+        "┌" => "rd",
+        "┐" => "ld",
+        "└" => "ru",
+        "┘" => "lu",
+        "├" => "rud",
+        "┤" => "lud",
+        "┬" => "lrd",
+        "┴" => "lru",
+        "┼" => "lrud",
+        _ => return None,
+    };
+    Some(['l', 'r', 'u', 'd'].map(|arm| arms.contains(arm)))
+}
+
+fn lines(arms: [bool; 4], left: f64, top: f64, fill: &str, out: &mut String) {
+    let (x, y) = (left + COLUMN / 2.0, top + ROW / 2.0);
+    let mut rect = |x: f64, y: f64, w: f64, h: f64| {
+        let _ = writeln!(out, "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"{fill}\"/>");
+    };
+    let [l, r, u, d] = arms;
+    let (from, to) = (if l { left } else { x - 0.5 }, if r { left + COLUMN } else { x + 0.5 });
+    if l || r {
+        rect(from, y - 0.5, to - from, 1.0);
+    }
+    let (from, to) = (if u { top } else { y - 0.5 }, if d { top + ROW } else { y + 0.5 });
+    if u || d {
+        rect(x - 0.5, from, 1.0, to - from);
+    }
+}
+
 /// Shades are drawn as translucent blocks.
 fn shade(symbol: &str) -> Option<f64> {
     match symbol {
@@ -94,7 +129,7 @@ pub fn render(buf: &Buffer, ink: [u8; 3], paper: [u8; 3], title: &str) -> String
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.1} {height:.1}\" font-family=\"'DejaVu Sans Mono','Menlo','Consolas',monospace\" \
-         font-size=\"{FONT}\" xml:space=\"preserve\">\n<title>"
+         font-size=\"{FONT}\" xml:space=\"preserve\" shape-rendering=\"crispEdges\">\n<title>"
     );
     escape(title, &mut out);
     let _ = writeln!(out, "</title>\n<rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{}\"/>", hex(ground));
@@ -133,13 +168,12 @@ fn row(buf: &Buffer, y: u16, ground: [u8; 3], default: ([u8; 3], [u8; 3]), out: 
                     hex(style.fg)
                 );
                 run.push(' ');
+            } else if let Some(arms) = arms(symbol) {
+                lines(arms, left, top, &hex(style.fg), &mut shapes);
+                run.push(' ');
             } else if plain {
                 run.push_str(symbol);
             } else {
-                if run.trim().is_empty() && shapes.is_empty() && x > start {
-                    // Leading space of the run is background only.
-                    break;
-                }
                 if x > start {
                     break;
                 }

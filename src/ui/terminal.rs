@@ -88,6 +88,11 @@ fn take() -> io::Result<()> {
     entered
 }
 
+/// True while the terminal is in our hands; a panic anywhere gives it back.
+pub fn is_ours() -> bool {
+    ENTERED.load(Ordering::SeqCst)
+}
+
 /// Gives the terminal back if it is ours. Safe to call at any time, from any thread, any number of times.
 pub fn restore() {
     if !ENTERED.swap(false, Ordering::SeqCst) {

@@ -76,18 +76,15 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     for paragraph in text.lines() {
         let mut line = String::new();
         let mut used = 0;
-        for word in paragraph.split_word_bounds() {
-            let w = width(word);
+        for word in paragraph.split_inclusive(' ') {
+            let w = width(word.trim_end());
             if used + w > columns && used > 0 {
                 lines.push(std::mem::take(&mut line).trim_end().to_owned());
                 used = 0;
-                if word.trim().is_empty() {
-                    continue;
-                }
             }
             if w <= columns {
                 line.push_str(word);
-                used += w;
+                used += width(word);
                 continue;
             }
             for (symbol, w) in cells(word) {

@@ -6,7 +6,7 @@ use ratatui::widgets::{Clear, Widget};
 
 use super::app::{Model, Overlay};
 use super::ascii;
-use super::paint::{Row, frame};
+use super::paint::{self, Row};
 use super::screen::{compact, dashboard};
 use super::theme::Role;
 use super::widget::{footer, help, mode_menu, prompt_box};
@@ -82,5 +82,7 @@ fn popup(model: &Model, area: Rect, size: (u16, u16), title: &str, note: &str, b
     }
     Clear.render(area, buf);
     buf.set_style(area, model.look.theme.popup());
-    frame(buf, area, &model.look.theme, true, title, note)
+    paint::border(buf, area, &model.look.theme, true);
+    paint::titles(buf, area, &model.look.theme, true, title, note);
+    paint::inside(area)
 }

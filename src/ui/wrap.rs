@@ -106,8 +106,13 @@ pub fn rows(line: &[Piece], columns: usize, rejects: Rejects, last_step: u64) ->
                 _ => row.len(),
             };
             let rest = row.split_off(cut);
+            let swallow = cell.symbol == " ";
             rows.push(std::mem::replace(&mut row, rest));
             used = row.iter().map(|c| c.width).sum();
+            // The space at which a row ends is not carried over to the next.
+            if swallow {
+                continue;
+            }
         }
         used += cell.width;
         row.push(cell);

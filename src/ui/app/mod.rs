@@ -4,7 +4,7 @@ mod keys;
 
 use crossterm::event::KeyEvent;
 
-use crate::protocol::event::Level;
+use crate::protocol::event::{Event, Level, Sample};
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::sensor::Sensors;
 use crate::source::{Connection, Update};
@@ -211,6 +211,12 @@ impl Model {
         self.frozen.as_deref().unwrap_or(&self.data)
     }
 
+    /// The sample that may be shown as the present (or as the moment of the pause).
+    pub fn sample(&self) -> Option<&Sample> {
+        let data = self.shown();
+        data.live(if self.frozen.is_some() { data.sample_at_ms } else { self.now_ms })
+    }
+
     /// The request whose text is shown.
     pub fn stream(&self) -> Option<&Stream> {
         let data = self.shown();
@@ -302,8 +308,7 @@ impl Model {
         self.dirty = true;
         match result {
             EffectResult::Mode(Ok(change)) => {
-                let event = crate::protocol::event::Event::Mode(change);
-                self.data.apply(Update::Event(event), self.now_ms);
+                self.data.apply(Update::Event(Event::Mode(change)), self.now_ms);
                 self.switch.answered().map(Effect::SetMode).into_iter().collect()
             }
             EffectResult::Mode(Err(error)) => {
@@ -333,6 +338,3 @@ impl Model {
         self.say(Role::StateCrit, text);
     }
 }
-
-#[cfg(test)]
-mod tests;

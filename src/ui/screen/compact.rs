@@ -17,8 +17,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let (dim, strong) = (theme.style(Role::TextDim), theme.style(Role::TextStrong));
     let data = model.shown();
-    let now = if model.frozen.is_some() { data.sample_at_ms } else { model.now_ms };
-    let sample = data.live(now);
+    let sample = model.sample();
 
     let (dot, word, role) = header::word(model);
     let (badge, mode_role, pending) = header::badge(model);

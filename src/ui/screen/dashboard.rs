@@ -3,10 +3,11 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use crate::protocol::event::Sample;
 use crate::protocol::mode::Mode;
 use crate::ui::app::{Focus, Model};
 use crate::ui::format::{count, percent};
-use crate::ui::paint::{Row, frame};
+use crate::ui::paint::{Row, border, inside, titles};
 use crate::ui::theme::Role;
 use crate::ui::widget::{
     acceptance_strip, header, latency_table, log_view, sensor_panel, stage_bar, throughput, token_stream,
@@ -102,10 +103,16 @@ fn roomy(model: &Model, body: Rect, areas: &mut Areas) {
     let rows = stack(left, &[text, log]);
     (areas.text, areas.log) = (rows[0], rows[1]);
     let content = body.height.saturating_sub(5);
-    let acceptance = (content / 3).clamp(8, 19);
+    // Depths, stage times and sensors get what they need; the chart grows to a point, then the sensors have the rest.
+    let depths = model.data.mode.map_or(7, |m| m.block_size.saturating_sub(1)).clamp(5, 15) as u16;
+    let acceptance = (depths + stage_bar::ROWS).min(content / 3);
     let latency = 5;
-    let sensors = (content / 4).clamp(5, 18);
-    let rates = content.saturating_sub(acceptance + latency + sensors);
+    let gpus = sensor_panel::readings(model).0.map_or(0, |s| s.gpus.len()).min(8) as u16;
+    let need = if gpus > 0 { 2 * gpus + 1 } else { 4 };
+    let sensors = need.min(content.saturating_sub(acceptance + latency + 6)).max(4);
+    let rest = content.saturating_sub(acceptance + latency + sensors);
+    let rates = rest.min(20);
+    let sensors = sensors + (rest - rates);
     let rows = stack(right, &[rates, acceptance, latency, sensors]);
     areas.throughput = rows[0];
     areas.acceptance = rows[1];
@@ -153,53 +160,49 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         row.put(format!(" {text:<width$}", width = width.saturating_sub(1)), style);
     }
     let data = model.shown();
-    let now = if model.frozen.is_some() { data.sample_at_ms } else { model.now_ms };
-    let sample = data.live(now);
-
-    let (title, note) = throughput::titles(model, areas.throughput);
-    let inside = frame(buf, areas.throughput, theme, false, &title, &note);
-    throughput::draw(model, inside, buf);
-
-    let window = sample.map_or_else(String::new, |s| format!("last {:.0} s", s.window_s));
-    let inside = frame(buf, areas.acceptance, theme, false, "acceptance by depth", &window);
-    acceptance(model, inside, buf);
-
-    let queue = sample.map_or_else(
-        || "— running · — waiting".to_owned(),
-        |s| {
-            let kv = if s.kv_capacity == 0 {
-                "KV — %".to_owned()
-            } else {
-                format!("KV {}", percent(Some(s.kv_used as f64 * 100.0 / s.kv_capacity as f64)))
-            };
-            format!("{} run · {} wait · {kv}", count(s.running as u64), count(s.waiting as u64))
-        },
-    );
-    let inside = frame(buf, areas.latency, theme, false, "latency", &queue);
-    latency_table::draw(buf, inside, theme, sample.map(|s| &s.latency));
-
-    let (title, note) = sensor_panel::titles(model);
-    let inside = frame(buf, areas.sensors, theme, false, &title, &note);
-    sensor_panel::draw(model, inside, buf);
-
+    let sample = model.sample();
+    // A panel scrolled away from its end has the keys' attention, and so has the log when it was chosen.
     let text_focus = model.focus == Focus::Text && model.text_scroll > 0;
     let log_focus = model.focus == Focus::Log;
+    let window = sample.map_or_else(String::new, |s| format!("last {:.0} s", s.window_s));
     let log_note =
         if model.log_scroll > 0 { format!("{} lines below · G end", model.log_scroll) } else { "UTC".into() };
-    let inside = frame(buf, areas.log, theme, log_focus, "log", &log_note);
-    log_view::draw(buf, inside, theme, &data.log, model.log_scroll.min(data.log.len()));
+    let panels = [
+        (areas.throughput, false, throughput::titles(model, areas.throughput)),
+        (areas.acceptance, false, ("acceptance by depth".into(), window)),
+        (areas.latency, false, ("latency".into(), queue(sample))),
+        (areas.sensors, false, sensor_panel::titles(model)),
+        (areas.text, text_focus, token_stream::titles(model)),
+        (areas.log, log_focus, ("log".into(), log_note)),
+    ];
+    // The focused border goes last: it wins the edges that it shares.
+    for focus in [false, true] {
+        for (panel, _, _) in panels.iter().filter(|(_, f, _)| *f == focus) {
+            border(buf, *panel, theme, focus);
+        }
+    }
+    for (panel, focus, (title, note)) in &panels {
+        titles(buf, *panel, theme, *focus, title, note);
+    }
+    throughput::draw(model, inside(areas.throughput), buf);
+    acceptance(model, inside(areas.acceptance), buf);
+    latency_table::draw(buf, inside(areas.latency), theme, sample.map(|s| &s.latency));
+    sensor_panel::draw(model, inside(areas.sensors), buf);
+    token_stream::draw(model, inside(areas.text), buf);
+    log_view::draw(buf, inside(areas.log), theme, &data.log, model.log_scroll.min(data.log.len()));
+}
 
-    let (title, note) = token_stream::titles(model);
-    let inside = frame(buf, areas.text, theme, text_focus, &title, &note);
-    token_stream::draw(model, inside, buf);
+/// Queue and cache in a few words.
+fn queue(sample: Option<&Sample>) -> String {
+    let Some(s) = sample else { return "— run · — wait · KV — %".into() };
+    let kv = (s.kv_capacity > 0).then(|| s.kv_used as f64 * 100.0 / s.kv_capacity as f64);
+    format!("{} run · {} wait · KV {}", count(s.running as u64), count(s.waiting as u64), percent(kv))
 }
 
 fn acceptance(model: &Model, inside: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
-    let data = model.shown();
-    let now = if model.frozen.is_some() { data.sample_at_ms } else { model.now_ms };
-    let sample = data.live(now);
-    let shadow = data.mode.is_some_and(|m| m.mode == Mode::Shadow);
+    let sample = model.sample();
+    let shadow = model.shown().mode.is_some_and(|m| m.mode == Mode::Shadow);
     let rescue = sample.and_then(|s| s.shadow_rescue).filter(|_| shadow);
     let below = stage_bar::ROWS + u16::from(rescue.is_some());
     let strip = Rect { height: inside.height.saturating_sub(below), ..inside };

@@ -12,14 +12,18 @@ use crate::ui::theme::{Role, Theme};
 
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// The next of 1, 2, 2.5, 5, 10, 20, … at or above the greatest value: a scale that does not jump with every sample.
+/// The next of 1, 1.5, 2, 3, 4, 6, 8, 10, 15, … at or above the greatest value: a scale that does not jump with every sample.
 pub fn ceiling(columns: &[Column]) -> f64 {
     let greatest = columns.iter().fold(0.0f64, |m, c| if let Column::Value(v, _) = c { m.max(*v) } else { m });
     if greatest <= 0.0 || !greatest.is_finite() {
         return 1.0;
     }
     let power = 10f64.powf(greatest.log10().floor());
-    [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|s| s * power).find(|c| *c >= greatest).unwrap_or(greatest)
+    [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0]
+        .into_iter()
+        .map(|s| s * power)
+        .find(|c| *c >= greatest)
+        .unwrap_or(greatest)
 }
 
 fn style_of(theme: &Theme, mode: Option<Mode>) -> Style {
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn the_scale_is_round() {
         let at = |v| ceiling(&[Column::Value(v, None)]);
-        assert_eq!((at(0.0), at(70.0), at(230.0), at(412.0), at(0.3)), (1.0, 100.0, 250.0, 500.0, 0.5));
+        assert_eq!((at(0.0), at(70.0), at(230.0), at(412.0), at(0.3)), (1.0, 80.0, 300.0, 600.0, 0.3));
         assert_eq!(ceiling(&[Column::Gap]), 1.0);
         assert!(at(f64::MAX).is_finite());
     }

@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::protocol::state::Readiness;
-use crate::source::{Connection, ServerKind};
+use crate::source::Connection;
 use crate::ui::app::Model;
 use crate::ui::format;
 use crate::ui::paint::Row;
@@ -40,13 +40,9 @@ pub fn alerts(model: &Model) -> Vec<(Role, String)> {
             }
             alerts.push((Role::StateCrit, format!("server gone: {reason} · {when}")));
         }
-        Connection::Connected { kind } => {
+        Connection::Connected { .. } => {
             if let Some(s) = data.silent_s(model.now_ms) {
                 alerts.push((Role::StateWarn, format!("connected, but the server has said nothing for {s} s")));
-            }
-            if *kind != ServerKind::Native {
-                let name = kind_name(*kind);
-                alerts.push((Role::StateWarn, format!("{name}: no round trace and no live mode switch here")));
             }
         }
         Connection::Connecting => {}
@@ -56,15 +52,6 @@ pub fn alerts(model: &Model) -> Vec<(Role, String)> {
     }
     alerts.truncate(2);
     alerts
-}
-
-fn kind_name(kind: ServerKind) -> &'static str {
-    match kind {
-        ServerKind::Native => "spectop",
-        ServerKind::Vllm => "vLLM",
-        ServerKind::Sglang => "SGLang",
-        ServerKind::OpenAi => "OpenAI-compatible server",
-    }
 }
 
 /// The mode as a badge, e.g. `▸DDTREE r32◂`, and what it is on its way to.

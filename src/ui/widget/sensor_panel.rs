@@ -11,9 +11,7 @@ use crate::ui::theme::{Role, Theme};
 
 /// The readings to show, and whose they are: the server's while they come in, else this machine's.
 pub fn readings(model: &Model) -> (Option<&Sensors>, &'static str) {
-    let data = model.shown();
-    let now = if model.frozen.is_some() { data.sample_at_ms } else { model.now_ms };
-    match data.live(now) {
+    match model.sample() {
         Some(sample) => (Some(&sample.sensors), "server"),
         // This machine goes on while the server is gone, whatever was frozen.
         None => (model.data.local.as_ref(), "this machine"),
@@ -69,8 +67,9 @@ fn fraction(used: Option<u64>, total: Option<u64>) -> Option<f64> {
     }
 }
 
-fn gauge(row: &mut Row<'_>, theme: &Theme, columns: usize, share: Option<f64>) {
-    let role = Role::of_level(share.unwrap_or(0.0));
+/// A bar of load or of fill. Load is no warning, however high: a busy processor is what one wants to see here.
+fn gauge(row: &mut Row<'_>, theme: &Theme, columns: usize, share: Option<f64>, load: bool) {
+    let role = if load { Role::SeriesB } else { Role::of_level(share.unwrap_or(0.0)) };
     bar(row, columns, share.unwrap_or(f64::NAN), theme.style(role), theme.style(Role::BorderIdle));
 }
 
@@ -94,13 +93,13 @@ fn gpu_rows(buf: &mut Buffer, area: Rect, theme: &Theme, gpu: &GpuReading) {
         row.right(format!(" {} {power} {} ", memory, whole(gpu.temp_c, "°C")), normal);
         row.put(format!("{:>5} ", percent(gpu.util_percent)), normal);
         let columns = row.left();
-        gauge(&mut row, theme, columns, util);
+        gauge(&mut row, theme, columns, util, true);
         return;
     }
     row.right(format!(" {} ", gpu.name.trim_start_matches("NVIDIA ")), dim);
     row.put(format!("util {:>5} ", percent(gpu.util_percent)), normal);
     let columns = row.left().min(40);
-    gauge(&mut row, theme, columns, util);
+    gauge(&mut row, theme, columns, util, true);
     let mut row = Row::new(buf, area, 1);
     row.put(format!("   {memory} "), normal);
     row.put(format!(" {power}  {}  {mhz}", whole(gpu.temp_c, "°C")), normal);
@@ -133,18 +132,18 @@ fn host(buf: &mut Buffer, area: Rect, theme: &Theme, host: &HostReading) {
     if !host.per_core.is_empty() && host.per_core.len() + 12 < row.left() {
         row.right(" ", dim);
         for core in host.per_core.iter().rev() {
-            row.right(core_glyph(*core), theme.style(Role::of_level(core / 100.0)));
+            row.right(core_glyph(*core), theme.style(Role::SeriesB));
         }
         row.right(" ", dim);
     }
     let columns = row.left();
-    gauge(&mut row, theme, columns, host.cpu_percent.map(|p| p / 100.0));
+    gauge(&mut row, theme, columns, host.cpu_percent.map(|p| p / 100.0), true);
     let mut row = Row::new(buf, area, 1);
     let memory = used_of(host.mem_used, host.mem_total);
     row.put(format!(" mem {memory:>5} "), normal);
     row.right(format!(" rss {} ", bytes(host.rss)), normal);
     let columns = row.left();
-    gauge(&mut row, theme, columns, fraction(host.mem_used, host.mem_total));
+    gauge(&mut row, theme, columns, fraction(host.mem_used, host.mem_total), false);
     let mut row = Row::new(buf, area, 2);
     row.put(" ", dim).put(if host.cpu_name.is_empty() { ABSENT } else { &host.cpu_name }, dim);
     if let Some(reason) = &host.no_gpu_reason {

@@ -6,7 +6,9 @@ use ratatui::layout::Rect;
 use super::chart;
 use crate::ui::app::Model;
 use crate::ui::format::short;
+use crate::ui::history::Column;
 use crate::ui::paint::Row;
+use crate::ui::text;
 use crate::ui::theme::Role;
 
 /// Title of the panel, and the scale of its chart.
@@ -22,35 +24,43 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let (dim, normal) = (theme.style(Role::TextDim), theme.style(Role::TextNormal));
     let data = model.shown();
-    let now = if model.frozen.is_some() { data.sample_at_ms } else { model.now_ms };
-    let sample = data.live(now);
+    let sample = model.sample();
     let number = |v: Option<f64>| if v.is_some() { theme.style(Role::TextStrong) } else { dim };
 
     let decode = sample.and_then(|s| s.decode_tok_s);
     let mut row = Row::new(buf, area, 0);
-    row.put(" ", dim).put(short(decode), number(decode)).put(" tok/s decode", dim);
+    row.put(" decode ", dim).put(short(decode), number(decode));
     let instant = sample.and_then(|s| s.tok_s);
-    row.right(" ", dim).right(format!("now {}", short(instant)), normal);
+    row.put(" · now ", dim).put(short(instant), normal).put(" tok/s", dim);
 
     let rows_below = match area.height {
         0..=2 => 1,
         _ => 2,
     };
-    let chart_rows = area.height.saturating_sub(1 + rows_below);
-    let tau_rows = if chart_rows >= 7 { 2 } else { 0 };
+    let charts = area.height.saturating_sub(1 + rows_below);
+    let tau_rows = match charts {
+        0..7 => 0,
+        7..12 => 2,
+        _ => 3,
+    };
     let width = area.width as usize;
-    let chart_area = Rect { y: area.y + 1, height: chart_rows - tau_rows.min(chart_rows), ..area };
+    let chart_area = Rect { y: area.y + 1, height: charts - tau_rows, ..area };
     let columns = data.history.columns(width, |p| p.tok_s);
     chart::draw(buf, chart_area, theme, &columns, chart::ceiling(&columns));
-    if tau_rows > 0 {
-        let tau_area = Rect { y: chart_area.bottom(), height: tau_rows, ..area };
-        let columns = data.history.columns(width, |p| p.tau);
-        chart::draw(buf, tau_area, theme, &columns, chart::ceiling(&columns));
+    let tau_area = Rect { y: chart_area.bottom() + 1, height: tau_rows, ..area };
+    let mut columns = data.history.columns(width, |p| p.tau);
+    let ceiling = chart::ceiling(&columns);
+    // The lines of the chart above go on through this one; once is enough for the labels.
+    for column in &mut columns {
+        if let Column::Mark(label, _) = column {
+            label.clear();
+        }
     }
+    chart::draw(buf, tau_area, theme, &columns, ceiling);
 
     let tau = sample.and_then(|s| s.tau);
     let rounds = sample.and_then(|s| s.rounds_s);
-    let mut row = Row::new(buf, area, area.height.saturating_sub(rows_below));
+    let mut row = Row::new(buf, area, area.height.saturating_sub(rows_below + tau_rows));
     row.put(if model.look.ascii { " tau " } else { " τ " }, dim)
         .put(short(tau), number(tau))
         .put(" tok/round", dim)
@@ -77,20 +87,20 @@ fn compare(model: &Model, area: Rect, buf: &mut Buffer) {
     let mut row = Row::new(buf, area, area.height - 1);
     let table = model.shown().speeds.table();
     if table.is_empty() {
-        row.put(" no rounds to compare yet: switch the mode while it writes", dim);
+        row.put(" no rounds to compare yet", dim);
         return;
     }
-    row.put(" est.", dim);
+    row.right(" est. ", dim);
     for speed in table {
-        let figure = match speed.ratio {
-            Some(ratio) => format!("×{ratio:.2}"),
-            None => format!("{} tok/s", short(Some(speed.tok_s))),
+        let (figure, unit) = match speed.ratio {
+            Some(ratio) if ratio < 9.95 => (format!("×{ratio:.1}"), ""),
+            Some(ratio) => (format!("×{ratio:.0}"), ""),
+            None => (format!("{:.0}", speed.tok_s), " tok/s"),
         };
-        let entry = format!(" {} {figure}", speed.label);
-        if crate::ui::text::width(&entry) > row.left() {
+        if text::width(&speed.label) + text::width(&figure) + unit.len() + 2 > row.left() {
             break;
         }
         row.put(format!(" {} ", speed.label), theme.style(Role::of_mode(speed.mode)));
-        row.put(figure, theme.style(Role::TextStrong));
+        row.put(figure, theme.style(Role::TextStrong)).put(unit, dim);
     }
 }

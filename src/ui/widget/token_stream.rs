@@ -33,6 +33,7 @@ pub fn style(theme: &Theme, kind: Kind) -> Style {
 pub fn titles(model: &Model) -> (String, String) {
     let Some(stream) = model.stream() else { return ("text".into(), String::new()) };
     let phase = match stream.phase {
+        _ if stream.interrupted => "interrupted",
         RequestPhase::Queued => "queued",
         RequestPhase::Started => "reading the prompt",
         RequestPhase::FirstToken => "writing",
