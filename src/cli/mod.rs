@@ -2,6 +2,7 @@
 
 pub mod screen_loop;
 pub mod screenshot;
+pub mod serve;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,5 +1,10 @@
 //! What a checkpoint says about its model. Nothing about a model is hard-coded elsewhere.
 
+mod draft;
+mod fields;
+mod rope;
+mod target;
+
 use crate::engine::weights::{Checkpoint, WeightsError};
 
 /// Layer maths of a target.
@@ -93,8 +98,7 @@ pub struct DraftConfig {
 impl TargetConfig {
     /// From GGUF metadata or `config.json` (+ `generation_config.json`).
     pub fn read(checkpoint: &Checkpoint) -> Result<Self, WeightsError> {
-        let _ = checkpoint;
-        todo!()
+        target::read(checkpoint)
     }
 }
 
@@ -102,7 +106,6 @@ impl DraftConfig {
     /// From `config.json`; `target` supplies the fallback for tap layers and is checked against: hidden size, tap
     /// layers, vocabulary, mask id.
     pub fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Self, WeightsError> {
-        let _ = (checkpoint, target);
-        todo!()
+        draft::read(checkpoint, target)
     }
 }

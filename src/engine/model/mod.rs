@@ -1,3 +1,6 @@
 //! Model wiring above the backend.
 
 pub mod config;
+pub mod drafter;
+pub mod load;
+pub mod target;

@@ -1,0 +1,251 @@
+//! Row-wise loops in 16 lanes with a fixed order of summation: norms, quantisation, gate, softmax.
+#![allow(clippy::inline_always, clippy::needless_range_loop)]
+
+use super::level::{fma, multiversion};
+
+/// Lanes of every reduction, whatever the registers are.
+pub const LANES: usize = 16;
+/// Block length of quantised rows.
+pub const BLOCK: usize = 32;
+
+/// Sums 16 lanes as a fixed tree.
+#[inline(always)]
+pub fn sum16(mut v: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            v[i] += v[i + width];
+        }
+        width /= 2;
+    }
+    v[0]
+}
+
+#[inline(always)]
+fn sum_squares<const FMA: bool>(x: &[f32]) -> f32 {
+    let mut acc = [0.0; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for c in chunks {
+        for i in 0..LANES {
+            acc[i] = fma::<FMA>(c[i], c[i], acc[i]);
+        }
+    }
+    for (i, &v) in rest.iter().enumerate() {
+        acc[i] = fma::<FMA>(v, v, acc[i]);
+    }
+    sum16(acc)
+}
+
+#[inline(always)]
+fn rms_norm_body<const FMA: bool>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let scale = 1.0 / (sum_squares::<FMA>(x) / x.len() as f32 + eps).sqrt();
+    for ((o, &v), &w) in out.iter_mut().zip(x).zip(weight) {
+        *o = v * scale * w;
+    }
+}
+multiversion! {
+    /// `out = x · rsqrt(mean x² + eps) · weight`.
+    pub fn rms_norm = rms_norm_body(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
+}
+
+#[inline(always)]
+fn quantise_body<const FMA: bool>(x: &[f32], q: &mut [i8], scale: &mut [f32], sum: &mut [f32]) {
+    let (blocks, _) = x.as_chunks::<BLOCK>();
+    let (q, _) = q.as_chunks_mut::<BLOCK>();
+    for (j, (block, q)) in blocks.iter().zip(q).enumerate() {
+        let mut lanes = [0.0f32; LANES];
+        for i in 0..LANES {
+            lanes[i] = block[i].abs().max(block[i + LANES].abs());
+        }
+        let mut width = LANES / 2;
+        while width > 0 {
+            for i in 0..width {
+                lanes[i] = lanes[i].max(lanes[i + width]);
+            }
+            width /= 2;
+        }
+        let d = lanes[0] / 127.0;
+        let inverse = if d > 0.0 { 1.0 / d } else { 0.0 };
+        let mut total = 0i32;
+        for i in 0..BLOCK {
+            let v = (block[i] * inverse).round_ties_even() as i32;
+            q[i] = v as i8;
+            total += v;
+        }
+        scale[j] = d;
+        sum[j] = d * total as f32;
+    }
+}
+multiversion! {
+    /// Blocks of 32 to 8 bits: `q = round(x / d)`, `d = max|x| / 127`; also `d · Σq` a block, which the offset of
+    /// 4-bit weights is multiplied by.
+    pub fn quantise = quantise_body(x: &[f32], q: &mut [i8], scale: &mut [f32], sum: &mut [f32])
+}
+
+/// `e^x` for `x ≤ 88`, relative error about 1e-7 (the Cephes polynomial); below −87 it is `e^-87`.
+#[inline(always)]
+pub fn exp<const FMA: bool>(x: f32) -> f32 {
+    let x = x.clamp(-87.0, 88.0);
+    let n = (x * std::f32::consts::LOG2_E).round_ties_even();
+    let r = fma::<FMA>(n, -0.693_359_4, x);
+    let r = fma::<FMA>(n, 2.121_944_4e-4, r);
+    let mut p = 1.987_569_1e-4;
+    p = fma::<FMA>(p, r, 1.398_2e-3);
+    p = fma::<FMA>(p, r, 8.333_452e-3);
+    p = fma::<FMA>(p, r, 4.166_579_6e-2);
+    p = fma::<FMA>(p, r, 1.666_666_5e-1);
+    p = fma::<FMA>(p, r, 0.5);
+    let y = fma::<FMA>(r * r, p, r) + 1.0;
+    y * f32::from_bits(((n as i32 + 127) as u32) << 23)
+}
+
+#[inline(always)]
+fn gated_body<const FMA: bool>(gate_up: &[f32], out: &mut [f32]) {
+    let (gate, up) = gate_up.split_at(out.len());
+    for ((o, &g), &u) in out.iter_mut().zip(gate).zip(up) {
+        *o = g / (1.0 + exp::<FMA>(-g)) * u;
+    }
+}
+multiversion! {
+    /// `out = silu(gate) · up` for a row `[gate | up]`.
+    pub fn gated = gated_body(gate_up: &[f32], out: &mut [f32])
+}
+
+#[inline(always)]
+fn softmax_body<const FMA: bool>(x: &mut [f32]) -> f32 {
+    let mut top = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = x.as_chunks_mut::<LANES>();
+    for c in chunks.iter() {
+        for i in 0..LANES {
+            top[i] = top[i].max(c[i]);
+        }
+    }
+    for (i, &v) in rest.iter().enumerate() {
+        top[i] = top[i].max(v);
+    }
+    let max = top.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+    let mut sum = [0.0; LANES];
+    for c in chunks.iter_mut() {
+        for i in 0..LANES {
+            c[i] = exp::<FMA>(c[i] - max);
+            sum[i] += c[i];
+        }
+    }
+    for (i, v) in rest.iter_mut().enumerate() {
+        *v = exp::<FMA>(*v - max);
+        sum[i] += *v;
+    }
+    sum16(sum)
+}
+multiversion! {
+    /// `x = e^(x − max)`; returns the sum, the divisor that is left to the caller.
+    pub fn softmax = softmax_body(x: &mut [f32]) -> f32
+}
+
+#[inline(always)]
+fn log_sum_exp_body<const FMA: bool>(x: &[f32]) -> f32 {
+    let mut top = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for c in chunks {
+        for i in 0..LANES {
+            top[i] = top[i].max(c[i]);
+        }
+    }
+    for (i, &v) in rest.iter().enumerate() {
+        top[i] = top[i].max(v);
+    }
+    let max = top.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
+    let mut sum = [0.0; LANES];
+    for c in chunks {
+        for i in 0..LANES {
+            sum[i] += exp::<FMA>(c[i] - max);
+        }
+    }
+    for (i, &v) in rest.iter().enumerate() {
+        sum[i] += exp::<FMA>(v - max);
+    }
+    max + sum16(sum).ln()
+}
+multiversion! {
+    /// `ln Σ e^x`.
+    pub fn log_sum_exp = log_sum_exp_body(x: &[f32]) -> f32
+}
+
+#[inline(always)]
+fn max16_body<const FMA: bool>(x: &[f32]) -> f32 {
+    let mut top = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = x.as_chunks::<LANES>();
+    for c in chunks {
+        for i in 0..LANES {
+            top[i] = top[i].max(c[i]);
+        }
+    }
+    for (i, &v) in rest.iter().enumerate() {
+        top[i] = top[i].max(v);
+    }
+    top.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b))
+}
+multiversion! {
+    /// Greatest value of a row (NaN is passed over).
+    pub fn maximum = max16_body(x: &[f32]) -> f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::level::Level;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn levels() -> Vec<Level> {
+        [Level::Portable, Level::Avx2, Level::Vnni].into_iter().filter(|&l| l <= Level::detect()).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn loops_agree_with_f64(x in proptest::collection::vec(-30.0f32..30.0, 1..100)) {
+            for level in levels() {
+                let max = x.iter().fold(f64::MIN, |a, &b| a.max(f64::from(b)));
+                let want = max + x.iter().map(|&v| (f64::from(v) - max).exp()).sum::<f64>().ln();
+                prop_assert!((f64::from(log_sum_exp(level, &x)) - want).abs() < 1e-4);
+                prop_assert_eq!(f64::from(maximum(level, &x)), max);
+                let mut p = x.clone();
+                let sum = softmax(level, &mut p);
+                for (&p, &v) in p.iter().zip(&x) {
+                    let want = (f64::from(v) - want).exp();
+                    prop_assert!((f64::from(p / sum) - want).abs() < 1e-5);
+                }
+                let weight = vec![0.5; x.len()];
+                let mut out = vec![0.0; x.len()];
+                rms_norm(level, &x, &weight, 1e-5, &mut out);
+                let mean = x.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / x.len() as f64;
+                for (&o, &v) in out.iter().zip(&x) {
+                    prop_assert!((f64::from(o) - f64::from(v) / (mean + 1e-5).sqrt() * 0.5).abs() < 1e-4);
+                }
+            }
+        }
+
+        #[test]
+        fn quantised_blocks_are_the_same_at_every_level(x in proptest::collection::vec(-5.0f32..5.0, 64)) {
+            let mut seen = Vec::new();
+            for level in levels() {
+                let (mut q, mut d, mut s) = (vec![0i8; 64], vec![0.0; 2], vec![0.0; 2]);
+                quantise(level, &x, &mut q, &mut d, &mut s);
+                for (i, &v) in x.iter().enumerate() {
+                    prop_assert!((f32::from(q[i]) * d[i / 32] - v).abs() <= d[i / 32] * 0.501);
+                }
+                seen.push((q, d, s));
+            }
+            prop_assert!(seen.windows(2).all(|w| w[0] == w[1]));
+        }
+    }
+
+    #[test]
+    fn gate_is_silu() {
+        for level in levels() {
+            let mut out = [0.0; 2];
+            gated(level, &[1.0, -20.0, 3.0, 2.0], &mut out);
+            assert!((out[0] - 3.0 / (1.0 + (-1.0f32).exp())).abs() < 1e-6);
+            assert!(out[1].abs() < 1e-6);
+        }
+    }
+}

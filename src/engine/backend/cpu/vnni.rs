@@ -1,0 +1,143 @@
+//! AVX-512 VNNI product of one tile with up to eight rows.
+#![cfg(target_arch = "x86_64")]
+#![allow(unsafe_code, clippy::needless_range_loop)]
+
+use std::arch::x86_64::{
+    __m256i, __m512, __m512i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_epi32, _mm512_and_si512,
+    _mm512_cvtepi32_ps, _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps,
+    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512,
+    _mm512_srli_epi16, _mm512_storeu_ps,
+};
+
+use super::gemm::ActsView;
+use super::lanes::BLOCK;
+use super::pack::{Format, Matrix, Q4_BYTES, Q8_BYTES, TILE};
+
+/// Bytes ahead of the current block that are asked for: weights stream from the last cache level or from memory, and
+/// the hardware does not guess the stride. 4 kB was best of 1 to 16 kB here.
+const AHEAD: usize = 4096;
+
+/// Computes `R` rows from `first` against one tile.
+pub fn tile<const R: usize>(w: &Matrix, tile: usize, acts: ActsView<'_>, first: usize, out: &mut [[f32; TILE]; R]) {
+    let blocks = w.k / BLOCK;
+    let bytes = if w.format == Format::Q4 { Q4_BYTES } else { Q8_BYTES };
+    // The kernels read without bounds checks inside exactly these ranges.
+    let weights = &w.bytes[tile * blocks * bytes..(tile + 1) * blocks * bytes];
+    let q = &acts.q[first * w.k..(first + R) * w.k];
+    let scale = &acts.scale[first * blocks..(first + R) * blocks];
+    let sum = &acts.sum[first * blocks..(first + R) * blocks];
+    // SAFETY: callers reach this only at `Level::Vnni`, which was detected; slice lengths are as the kernels expect.
+    unsafe {
+        match w.format {
+            Format::Q4 => q4::<R>(weights, blocks, q, scale, sum, out),
+            _ => q8::<R>(weights, blocks, q, scale, sum, out),
+        }
+    }
+}
+
+/// Four consecutive 8-bit activations in every lane.
+#[inline]
+#[target_feature(enable = "avx512f")]
+unsafe fn four(p: *const i8) -> __m512i {
+    // SAFETY: the caller passes a pointer to at least four bytes.
+    _mm512_set1_epi32(unsafe { p.cast::<i32>().read_unaligned() })
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512vnni")]
+unsafe fn dot(weights: &[__m512i; 8], p: *const i8) -> __m512 {
+    // Two chains of four: the latency of one dot is five cycles.
+    let mut a = _mm512_setzero_si512();
+    let mut b = _mm512_setzero_si512();
+    for g in 0..4 {
+        // SAFETY: `p` points to a block of 32 activations.
+        unsafe {
+            a = _mm512_dpbusd_epi32(a, weights[2 * g], four(p.add(8 * g)));
+            b = _mm512_dpbusd_epi32(b, weights[2 * g + 1], four(p.add(8 * g + 4)));
+        }
+    }
+    _mm512_cvtepi32_ps(_mm512_add_epi32(a, b))
+}
+
+/// `weights`: `blocks` tile blocks; `q`: `R` rows of `blocks · 32`; `scale`, `sum`: `R` rows of `blocks`.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,f16c")]
+unsafe fn q4<const R: usize>(
+    weights: &[u8],
+    blocks: usize,
+    q: &[i8],
+    scale: &[f32],
+    sum: &[f32],
+    out: &mut [[f32; TILE]; R],
+) {
+    let low = _mm512_set1_epi8(15);
+    let mut acc = [_mm512_setzero_ps(); R];
+    for j in 0..blocks {
+        // SAFETY: block j lies inside `weights`; prefetching past its end is allowed, it never faults; row pointers stay
+        // inside their slices because i < R and j < blocks.
+        unsafe {
+            let p = weights.as_ptr().add(j * Q4_BYTES);
+            for line in 0..5 {
+                _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(AHEAD + line * 64).cast());
+            }
+            let mut w = [_mm512_setzero_si512(); 8];
+            for g in 0..4 {
+                let pair = _mm512_loadu_si512(p.add(g * 64).cast());
+                w[g] = _mm512_and_si512(pair, low);
+                w[g + 4] = _mm512_and_si512(_mm512_srli_epi16::<4>(pair), low);
+            }
+            let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(256).cast::<__m256i>()));
+            let m = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(288).cast::<__m256i>()));
+            for i in 0..R {
+                let f = dot(&w, q.as_ptr().add((i * blocks + j) * BLOCK));
+                let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
+                let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
+                acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
+                acc[i] = _mm512_fmadd_ps(m, total, acc[i]);
+            }
+        }
+    }
+    for i in 0..R {
+        // SAFETY: `out[i]` is 16 floats.
+        unsafe { _mm512_storeu_ps(out[i].as_mut_ptr(), acc[i]) };
+    }
+}
+
+/// As [`q4`], for 8-bit tiles.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,f16c")]
+unsafe fn q8<const R: usize>(
+    weights: &[u8],
+    blocks: usize,
+    q: &[i8],
+    scale: &[f32],
+    sum: &[f32],
+    out: &mut [[f32; TILE]; R],
+) {
+    let offset = _mm512_set1_ps(-128.0);
+    let mut acc = [_mm512_setzero_ps(); R];
+    for j in 0..blocks {
+        // SAFETY: as in `q4`.
+        unsafe {
+            let p = weights.as_ptr().add(j * Q8_BYTES);
+            for line in 0..9 {
+                _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(AHEAD + line * 64).cast());
+            }
+            let mut w = [_mm512_setzero_si512(); 8];
+            for g in 0..8 {
+                w[g] = _mm512_loadu_si512(p.add(g * 64).cast());
+            }
+            let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(512).cast::<__m256i>()));
+            let m = _mm512_mul_ps(d, offset);
+            for i in 0..R {
+                let f = dot(&w, q.as_ptr().add((i * blocks + j) * BLOCK));
+                let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
+                let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
+                acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
+                acc[i] = _mm512_fmadd_ps(m, total, acc[i]);
+            }
+        }
+    }
+    for i in 0..R {
+        // SAFETY: `out[i]` is 16 floats.
+        unsafe { _mm512_storeu_ps(out[i].as_mut_ptr(), acc[i]) };
+    }
+}

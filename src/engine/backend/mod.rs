@@ -1,0 +1,248 @@
+//! What differs between devices, and nothing else: the operations that a forward pass needs. Models, rounds, trees and
+//! the caches' bookkeeping are written once, above this trait.
+//!
+//! Losslessness rests on one promise of every backend: **the result of a row depends only on that row, its position
+//! and the cache contents it may see** — never on how many other rows share the call, nor on which slots they take.
+
+pub mod cpu;
+
+use std::ops::Range;
+
+use crate::engine::weights::{TensorView, WeightsError};
+use crate::protocol::state::DeviceInfo;
+
+/// How a matrix is to be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Store {
+    /// Quantised files stay quantised where there is a kernel for the format; everything else becomes F32.
+    AsStored,
+    /// F32.
+    F32,
+    /// 8 bits in blocks of 32 along a row.
+    Q8,
+}
+
+/// Rows of one forward pass, over several sessions. Rows of a session stand together, in the order of the cache slots
+/// they write: `base`, `base + 1`, …
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// One entry a row.
+    pub rows: Vec<Row>,
+    /// `[rows, words]`: bit `j` of row `i` lets it see cache slot `base + j` of its session.
+    pub masks: Vec<u64>,
+    /// Words a row of `masks`.
+    pub words: usize,
+}
+
+/// One row of a forward pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Index into the caches given to the call.
+    pub session: usize,
+    /// Position in the sequence: what RoPE rotates by.
+    pub position: usize,
+    /// Cache slot that takes this row's K and V.
+    pub slot: usize,
+    /// Committed slots the row may see. Slots from `prefix.end` on are seen by mask.
+    pub prefix: Range<usize>,
+}
+
+impl Rows {
+    /// Forgets all rows; `words` is the mask width of what follows.
+    pub fn clear(&mut self, words: usize) {
+        self.rows.clear();
+        self.masks.clear();
+        self.words = words;
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True without rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Adds a row whose mask is `mask` (shorter masks are padded with zeros).
+    pub fn push(&mut self, row: Row, mask: &[u64]) {
+        self.rows.push(row);
+        self.masks.extend_from_slice(mask);
+        self.masks.resize(self.rows.len() * self.words, 0);
+    }
+
+    /// Adds `count` rows that continue a sequence causally from slot and position `start`.
+    pub fn push_causal(&mut self, session: usize, start: usize, count: usize) {
+        for j in 0..count {
+            let row = Row { session, position: start + j, slot: start + j, prefix: 0..start };
+            self.rows.push(row);
+            let from = self.masks.len();
+            self.masks.resize(from + self.words, 0);
+            for bit in 0..=j {
+                self.masks[from + bit / 64] |= 1 << (bit % 64);
+            }
+        }
+    }
+
+    /// Mask of a row.
+    pub fn mask(&self, row: usize) -> &[u64] {
+        &self.masks[row * self.words..(row + 1) * self.words]
+    }
+}
+
+/// Heads of an attention layer and how they are prepared.
+#[derive(Debug, Clone)]
+pub struct Heads {
+    /// Query heads.
+    pub heads: usize,
+    /// KV heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// RoPE inverse frequencies, `head_dim / 2`.
+    pub inv_freq: Vec<f32>,
+    /// Pairs `(2j, 2j+1)` instead of `(j, j + hd/2)`.
+    pub interleaved: bool,
+    /// Epsilon of the per-head norms.
+    pub eps: f32,
+}
+
+impl Heads {
+    /// Width of all query heads.
+    pub fn q_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// Width of all key (or value) heads.
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+}
+
+/// Where queries, keys and values stand in a row of activations.
+#[derive(Debug, Clone, Copy)]
+pub struct Columns {
+    /// First query column; absent for rows that only write K and V.
+    pub q: Option<usize>,
+    /// First key column.
+    pub k: usize,
+    /// First value column.
+    pub v: usize,
+}
+
+/// Per-head norm weights (`head_dim` each), where the model has them.
+#[derive(Debug, Clone, Default)]
+pub struct HeadNorms {
+    /// For queries.
+    pub q: Option<Vec<f32>>,
+    /// For keys.
+    pub k: Option<Vec<f32>>,
+}
+
+/// Input of a projection.
+#[derive(Debug)]
+pub enum Input<'a, Buf> {
+    /// Rows as they are.
+    Plain(&'a Buf),
+    /// RMSNorm first: `x · rsqrt(mean x² + eps) · weight`.
+    Normed {
+        /// Rows.
+        x: &'a Buf,
+        /// Norm weight.
+        weight: &'a [f32],
+        /// Epsilon.
+        eps: f32,
+    },
+    /// Gated MLP: rows are `[gate | up]`; the input is `silu(gate) · up`.
+    Gated(&'a Buf),
+}
+
+/// The two best entries of a row of logits. Ties go to the lowest index.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Best {
+    /// Index of the greatest value.
+    pub index: u32,
+    /// The greatest value.
+    pub value: f32,
+    /// The second greatest value (equal to `value` on a tie).
+    pub second: f32,
+}
+
+/// A device.
+pub trait Backend: Send + 'static {
+    /// Packed weights, `[out, in]`.
+    type Matrix: Send;
+    /// Activations, `[rows, width]`, F32, growing on demand.
+    type Buf: Send;
+    /// K and V of one session for all layers of one model.
+    type Cache: Send;
+
+    /// Device, threads, kernels.
+    fn info(&self) -> DeviceInfo;
+    /// Packs tensors stacked along the out dimension; `select` keeps only these rows of the (single) tensor.
+    fn pack(
+        &self,
+        parts: &[TensorView<'_>],
+        select: Option<&[u32]>,
+        store: Store,
+    ) -> Result<Self::Matrix, WeightsError>;
+    /// Bytes and format of a packed matrix.
+    fn describe(&self, matrix: &Self::Matrix) -> (usize, &'static str);
+    /// An empty buffer of this width.
+    fn buf(&self, width: usize) -> Self::Buf;
+    /// An empty cache.
+    fn cache(&self, layers: usize, heads: &Heads) -> Self::Cache;
+    /// Makes room for `slots` slots.
+    fn reserve(&self, cache: &mut Self::Cache, slots: usize);
+
+    /// `out[i] = table[ids[i]] · scale`.
+    fn embed(&mut self, table: &Self::Matrix, ids: &[u32], scale: f32, out: &mut Self::Buf);
+    /// Fills `out` with host rows.
+    fn upload(&mut self, data: &[f32], out: &mut Self::Buf);
+    /// `out = input · wᵀ`, or `out += …` with `add`.
+    fn linear(
+        &mut self,
+        input: &Input<'_, Self::Buf>,
+        rows: usize,
+        w: &Self::Matrix,
+        out: &mut Self::Buf,
+        add: bool,
+    );
+    /// RMSNorm of rows in place.
+    fn norm(&mut self, x: &mut Self::Buf, rows: usize, weight: &[f32], eps: f32);
+    /// Norms heads, rotates q and k by position, writes k and v into the caches' layer.
+    #[allow(clippy::too_many_arguments)]
+    fn rotate_store(
+        &mut self,
+        x: &mut Self::Buf,
+        columns: Columns,
+        heads: &Heads,
+        norms: &HeadNorms,
+        rows: &Rows,
+        layer: usize,
+        caches: &mut [&mut Self::Cache],
+    );
+    /// Attention of the rows' queries (at column `q`) over their visible slots, scale `head_dim^-0.5`.
+    #[allow(clippy::too_many_arguments)]
+    fn attend(
+        &mut self,
+        x: &Self::Buf,
+        q: usize,
+        heads: &Heads,
+        rows: &Rows,
+        layer: usize,
+        caches: &[&mut Self::Cache],
+        out: &mut Self::Buf,
+    );
+    /// `out[i] = x[pick[i]]`.
+    fn gather(&mut self, x: &Self::Buf, pick: &[usize], out: &mut Self::Buf);
+    /// Copies rows of `x` into `out` from this column on.
+    fn place(&mut self, x: &Self::Buf, rows: usize, out: &mut Self::Buf, column: usize);
+    /// One row, on the host.
+    fn row<'a>(&'a self, x: &'a Self::Buf, row: usize) -> &'a [f32];
+    /// Best and second best of the first `rows` rows.
+    fn best(&mut self, x: &Self::Buf, rows: usize) -> Vec<Best>;
+    /// Moves slots `base + path[j]` to `base + j` in every layer. `path` rises.
+    fn keep(&mut self, cache: &mut Self::Cache, base: usize, path: &[usize]);
+}

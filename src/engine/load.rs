@@ -1,0 +1,145 @@
+//! From a choice of files to a running scheduler, on the engine's own thread.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use crate::protocol::event::Level;
+use crate::protocol::mode::{Limits, Mode, ModeSettings};
+use crate::protocol::state::Readiness;
+
+use super::api::{Delta, EngineConfig, EngineError, Resolve};
+use super::backend::Backend;
+use super::backend::cpu::Cpu;
+use super::chat_template::ChatTemplate;
+use super::rounds::Core;
+use super::scheduler::{Command, Scheduler, check};
+use super::shared::{Shared, Text, lock};
+use super::tokenizer::Tokenizer;
+use super::weights::Checkpoint;
+
+/// Context where none is asked for.
+const DEFAULT_CONTEXT: usize = 8_192;
+/// Largest tree: its verify pass takes one row a node.
+const MAX_TREE_BUDGET: usize = 256;
+/// Tree budget where none is asked for.
+const DEFAULT_TREE_BUDGET: usize = 16;
+
+/// Body of the engine's thread.
+pub fn run(config: &EngineConfig, resolve: Resolve, shared: &Arc<Shared>, commands: &Receiver<Command>) {
+    let reason = match start(config, resolve, shared) {
+        Ok((core, settings, limits)) => {
+            let Some(text) = shared.text.get() else { return };
+            match Scheduler::new(core, Arc::clone(shared), text, commands, settings, limits).run() {
+                Ok(()) => return,
+                Err(panic) => {
+                    format!("the engine stopped on an internal error ({panic}); restart it, and please report this")
+                }
+            }
+        }
+        Err(error) => error.to_string(),
+    };
+    shared.log(Level::Error, "engine", reason.clone());
+    shared.ready(Readiness::Failed { reason: reason.clone() });
+    // Answer what still comes in, so that nobody waits for ever.
+    for command in commands {
+        match command {
+            Command::Submit(queued) => {
+                let _ = queued.client.send(Delta::Failed(EngineError::Load(reason.clone())));
+            }
+            Command::Mode(_, answer) => {
+                let _ = answer.send(Err(EngineError::Load(reason.clone())));
+            }
+            Command::Stop => return,
+        }
+    }
+}
+
+fn start(
+    config: &EngineConfig,
+    resolve: Resolve,
+    shared: &Arc<Shared>,
+) -> Result<(Core<Cpu>, ModeSettings, Limits), EngineError> {
+    let pair = resolve(&mut |readiness| shared.ready(readiness))?;
+    let load = |e: super::weights::WeightsError| EngineError::Load(e.to_string());
+    let target = Checkpoint::open(&pair.target).map_err(load)?;
+    let draft = pair.draft.as_ref().map(Checkpoint::open).transpose().map_err(load)?;
+    let what = format!("reading {}", target.name());
+    shared.ready(Readiness::Loading { what: what.clone(), fraction: Some(0.0) });
+    let core = Core::load(Cpu::new(config.threads), &target, draft.as_ref(), config.precision, |share| {
+        shared.ready(Readiness::Loading { what: what.clone(), fraction: Some(share) });
+    })
+    .map_err(load)?;
+    let vocab = core.target.config.vocab;
+    let text = Text {
+        tokenizer: Tokenizer::read(&target, vocab).map_err(load)?,
+        template: ChatTemplate::read(&target).map_err(load)?,
+    };
+    let (settings, limits) = modes(config, &core)?;
+    // `run` is the only one who sets it.
+    let _ = shared.text.set(text);
+    {
+        let mut facts = lock(&shared.facts);
+        facts.target = Some(core.target.info.clone());
+        facts.draft = core.drafter.as_ref().map(|d| d.info.clone());
+        facts.device = Some(core.backend.info());
+        facts.mode = settings;
+        facts.limits = limits.clone();
+        facts.notice = pair.notice;
+    }
+    shared.ready(Readiness::Ready);
+    shared.log(
+        Level::Info,
+        "engine",
+        format!("{} is ready on {} threads, mode {}", target.name(), core.backend.info().threads, settings.label()),
+    );
+    Ok((core, settings, limits))
+}
+
+fn modes<B: Backend>(config: &EngineConfig, core: &Core<B>) -> Result<(ModeSettings, Limits), EngineError> {
+    let model_context = core.target.config.context;
+    let context = match config.context {
+        0 => model_context.min(DEFAULT_CONTEXT),
+        n if n > model_context => {
+            return Err(EngineError::Load(format!(
+                "--context {n} is more than the {model_context} tokens that the model was made for"
+            )));
+        }
+        n => n,
+    };
+    let block = core.drafter.as_ref().map_or(0, |d| d.config.block_size);
+    let limits = Limits {
+        modes: if block == 0 { vec![Mode::Off] } else { Mode::ALL.to_vec() },
+        block_size: [block.min(2), block],
+        tree_budget: if block == 0 { [0, 0] } else { [1, MAX_TREE_BUDGET] },
+        context,
+        max_running: config.max_running,
+        max_waiting: config.max_waiting,
+    };
+    let default = ModeSettings {
+        mode: if block == 0 { Mode::Off } else { Mode::Dflash },
+        block_size: block,
+        tree_budget: if block == 0 { 0 } else { DEFAULT_TREE_BUDGET },
+        chain_seed: true,
+    };
+    let settings = default.with(config.mode);
+    check(&settings, &limits)?;
+    Ok((settings, limits))
+}
+
+impl Text {
+    /// Token ids of a conversation, ready for the answer.
+    pub fn encode_chat(&self, messages: &[serde_json::Value]) -> Result<Vec<u32>, EngineError> {
+        let invalid = |problem: String| EngineError::Invalid { field: "messages", problem };
+        if let Some(template) = &self.template {
+            let prompt = template.render(messages).map_err(invalid)?;
+            return Ok(self.tokenizer.encode(&prompt, true));
+        }
+        // A model without a template has seen plain text only.
+        let last = messages
+            .iter()
+            .rev()
+            .find_map(|m| m.get("content").and_then(|c| c.as_str()))
+            .ok_or_else(|| invalid("there is no message with text".into()))?;
+        Ok(self.tokenizer.encode(last, false))
+    }
+}

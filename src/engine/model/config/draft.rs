@@ -1,0 +1,254 @@
+//! Shape of a DFlash drafter, and whether it fits the target.
+
+use super::fields::Fields;
+use super::{DraftAttention, DraftConfig, TargetConfig, rope};
+use crate::engine::weights::{Checkpoint, WeightsError};
+
+/// Block size of files that do not say.
+const DEFAULT_BLOCK: usize = 16;
+
+/// Keys of relatives whose forward pass differs; silently ignoring them would only lower acceptance.
+const OTHER_METHODS: [(&str, &str); 8] = [
+    ("conv_kernel_size", "DFlash 2"),
+    ("selector_rank", "DFlash 2"),
+    ("projector_type", "Domino"),
+    ("gru_hidden_dim", "Domino"),
+    ("causal_head", "JetSpec"),
+    ("sample_from_anchor", "DSpark"),
+    ("attention_sink_bias", "MiMo"),
+    ("attention_value_scale", "MiMo"),
+];
+
+pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<DraftConfig, WeightsError> {
+    let file = format!("{}/config.json", checkpoint.location());
+    if checkpoint.is_gguf() {
+        return Err(WeightsError::config(
+            checkpoint.location(),
+            "drafters are read from safetensors folders in the published DFlash format, not from GGUF files",
+        ));
+    }
+    let config = checkpoint.json("config.json")?;
+    let Some(top) = config.as_ref().and_then(|c| c.as_object()) else {
+        return Err(WeightsError::config(
+            checkpoint.location(),
+            "there is no config.json with a JSON object beside the weights; copy it from where the drafter was published",
+        ));
+    };
+    let nested = top.get("dflash_config").and_then(|v| v.as_object());
+    if nested.is_none() && !top.contains_key("mask_token_id") {
+        return Err(WeightsError::config(file, "there is no dflash_config in it, so this is not a DFlash drafter"));
+    }
+    // Newer files keep settings in dflash_config, older ones at top level.
+    let fields = Fields { file: &file, objects: nested.into_iter().chain([top]).collect() };
+    refuse_relatives(&fields, top)?;
+
+    let hidden = fields.size("hidden_size")?;
+    let heads = fields.size("num_attention_heads")?;
+    let head_dim = match fields.optional_size("head_dim")? {
+        Some(n) => n,
+        None if hidden.is_multiple_of(heads) => hidden / heads,
+        None => return Err(fields.wrong(format!("hidden size {hidden} cannot be divided among {heads} heads"))),
+    };
+    let kv_heads = fields.optional_size("num_key_value_heads")?.unwrap_or(heads);
+    if !heads.is_multiple_of(kv_heads) || !head_dim.is_multiple_of(2) {
+        return Err(fields.wrong(format!("{heads} query heads, {kv_heads} KV heads of width {head_dim} do not fit")));
+    }
+    let layer_count = fields.size("num_hidden_layers")?;
+    let mask = fields.get("mask_token_id").and_then(serde_json::Value::as_u64);
+    let mask = mask.ok_or_else(|| fields.wrong("mask_token_id is missing; without it the block cannot be filled"))?;
+    let vocab = fields.size("vocab_size")?;
+    let config = DraftConfig {
+        hidden,
+        intermediate: fields.size("intermediate_size")?,
+        heads,
+        kv_heads,
+        head_dim,
+        eps: fields.optional_float("rms_norm_eps")?.unwrap_or(1e-6) as f32,
+        inv_freq: rope::from_json(&fields, head_dim, None)?,
+        layers: attention(&fields, top, nested, layer_count)?,
+        block_size: fields.optional_size("block_size")?.unwrap_or(DEFAULT_BLOCK),
+        mask_token: u32::try_from(mask).unwrap_or(u32::MAX),
+        taps: taps(&fields, layer_count, target)?,
+        vocab,
+        draft_vocab: draft_vocab(checkpoint, &fields, vocab)?,
+        output_multiplier: fields.optional_float("output_multiplier")?.unwrap_or(1.0) as f32,
+        softcap: fields.optional_float("final_logit_softcapping")?.map(|k| k as f32),
+        embedding_scale: fields.optional_float("input_embedding_scale")?.unwrap_or(1.0) as f32,
+    };
+    if !(2..=256).contains(&config.block_size) {
+        return Err(fields.wrong(format!("block_size is {}, but it must be between 2 and 256", config.block_size)));
+    }
+    if config.softcap.is_some_and(|k| k <= 0.0) {
+        return Err(fields.wrong("final_logit_softcapping must be greater than 0"));
+    }
+    fits(&config, &fields, checkpoint, target)?;
+    Ok(config)
+}
+
+/// A drafter borrows the target's embedding and LM head and reads its layers: all of that must be there.
+fn fits(
+    draft: &DraftConfig,
+    fields: &Fields<'_>,
+    checkpoint: &Checkpoint,
+    target: &TargetConfig,
+) -> Result<(), WeightsError> {
+    let made_for = |what: String, has: String| {
+        Err(WeightsError::Mismatch(format!(
+            "the drafter in {} was made for {what}, but the target has {has}; use the drafter that was trained for this target, or run without one (--no-draft)",
+            checkpoint.location()
+        )))
+    };
+    if draft.hidden != target.hidden {
+        return made_for(format!("hidden size {}", draft.hidden), target.hidden.to_string());
+    }
+    if draft.vocab != target.vocab {
+        return made_for(format!("a vocabulary of {} tokens", draft.vocab), target.vocab.to_string());
+    }
+    if let Some(n) = fields.optional_size("num_target_layers")?.filter(|&n| n != target.layers) {
+        return made_for(format!("a target of {n} layers"), target.layers.to_string());
+    }
+    if let Some(tap) = draft.taps.iter().find(|&&t| t >= target.layers) {
+        return made_for(format!("a target with a layer number {tap}"), format!("layers 0 to {}", target.layers - 1));
+    }
+    if draft.mask_token as usize >= target.vocab {
+        return made_for(format!("mask token {}", draft.mask_token), format!("tokens 0 to {}", target.vocab - 1));
+    }
+    Ok(())
+}
+
+fn refuse_relatives(fields: &Fields<'_>, top: &serde_json::Map<String, serde_json::Value>) -> Result<(), WeightsError> {
+    let named = top.get("architectures").and_then(|a| a.get(0)).and_then(|a| a.as_str());
+    if named == Some("DFlash2DraftModel") {
+        return Err(fields.wrong("this is a DFlash 2 drafter; only drafters of the first DFlash format are supported"));
+    }
+    for (key, method) in OTHER_METHODS {
+        let used = fields.get(key).is_some_and(|v| v.as_bool() != Some(false));
+        if used {
+            return Err(fields.wrong(format!("{key} makes this a {method} drafter, which is not supported; DFlash is")));
+        }
+    }
+    if fields.optional_bool("attention_bias")? == Some(true) {
+        return Err(fields.wrong("attention_bias is true; projections with biases are not supported"));
+    }
+    if let Some(act) = fields.optional_text("hidden_act")?.filter(|a| *a != "silu") {
+        return Err(fields.wrong(format!("hidden_act is \"{act}\"; only silu is supported")));
+    }
+    if fields.optional_bool("is_neox_style")? == Some(false) {
+        return Err(fields.wrong("is_neox_style is false; only half-split RoPE pairing is supported for drafters"));
+    }
+    Ok(())
+}
+
+/// Explicit causality decides for all layers; otherwise full layers see their whole block, sliding ones look back.
+fn attention(
+    fields: &Fields<'_>,
+    top: &serde_json::Map<String, serde_json::Value>,
+    nested: Option<&serde_json::Map<String, serde_json::Value>>,
+    count: usize,
+) -> Result<Vec<DraftAttention>, WeightsError> {
+    let at_top = Fields { file: fields.file, objects: vec![top] };
+    let in_nested = Fields { file: fields.file, objects: nested.into_iter().collect() };
+    let decided = match at_top.optional_bool("is_causal")? {
+        None => in_nested.optional_bool("causal")?,
+        some => some,
+    };
+    if count > 256 {
+        return Err(fields.wrong(format!("num_hidden_layers is {count}; drafters have a few")));
+    }
+    let sliding: Vec<bool> =
+        match fields.get("layer_types").map(|v| (v, v.as_array())) {
+            None => vec![in_nested.optional_bool("use_swa")? == Some(true); count],
+            Some((_, Some(types))) if types.len() == count => types
+                .iter()
+                .map(|t| match t.as_str() {
+                    Some("full_attention") => Ok(false),
+                    Some("sliding_attention") => Ok(true),
+                    _ => Err(fields
+                        .wrong(format!("layer_types has {t}; full_attention and sliding_attention are supported"))),
+                })
+                .collect::<Result<_, _>>()?,
+            Some((other, _)) => {
+                return Err(
+                    fields.wrong(format!("layer_types must have one entry for each of {count} layers, not {other}"))
+                );
+            }
+        };
+    let window = match fields.optional_size("sliding_window")? {
+        None => fields.optional_size("swa_window_size")?,
+        some => some,
+    };
+    // Transformers drops the width when this switch is explicitly off.
+    let switched_off = fields.optional_bool("use_sliding_window")? == Some(false);
+    if sliding.contains(&true) && window.is_none() && !switched_off {
+        return Err(fields.wrong("layer_types has sliding layers, but sliding_window is missing"));
+    }
+    let window = window.filter(|_| !switched_off);
+    Ok(sliding
+        .into_iter()
+        .map(|sliding| DraftAttention { causal: decided.unwrap_or(sliding), window: window.filter(|_| sliding) })
+        .collect())
+}
+
+/// Tapped layers: as listed, or by the formula of older files.
+fn taps(fields: &Fields<'_>, draft_layers: usize, target: &TargetConfig) -> Result<Vec<usize>, WeightsError> {
+    if let Some(ids) = fields.optional_numbers("target_layer_ids")? {
+        if ids.is_empty() || ids.len() > 64 {
+            return Err(fields.wrong("target_layer_ids must name between 1 and 64 layers"));
+        }
+        return Ok(ids);
+    }
+    let layers = fields.optional_size("num_target_layers")?.unwrap_or(target.layers);
+    Ok(spread(layers, draft_layers))
+}
+
+/// `round(1 + i (N - 4) / (n - 1))`, halves to even.
+fn spread(target_layers: usize, draft_layers: usize) -> Vec<usize> {
+    if draft_layers <= 1 {
+        return vec![target_layers / 2];
+    }
+    let step = (target_layers as f64 - 4.0) / (draft_layers as f64 - 1.0);
+    (0..draft_layers).map(|i| (1.0 + i as f64 * step).round_ties_even().max(0.0) as usize).collect()
+}
+
+/// Rows of the reduced vocabulary: the file must say which target tokens they are.
+fn draft_vocab(checkpoint: &Checkpoint, fields: &Fields<'_>, vocab: usize) -> Result<Option<usize>, WeightsError> {
+    let said = fields.optional_size("draft_vocab_size")?;
+    let Some(tensor) = checkpoint.find("draft_token_ids") else {
+        return match said {
+            Some(n) if n != vocab => Err(fields.wrong(format!(
+                "draft_vocab_size is {n}, but there is no tensor draft_token_ids that says which tokens they are"
+            ))),
+            _ => Ok(None),
+        };
+    };
+    let ids = tensor.to_ids()?;
+    let rising = ids.windows(2).all(|w| w[0] < w[1]) && ids.last().is_some_and(|&id| (id as usize) < vocab);
+    if !rising || said.is_some_and(|n| n != ids.len()) {
+        return Err(WeightsError::Tensor {
+            file: checkpoint.location(),
+            tensor: "draft_token_ids".into(),
+            problem: format!(
+                "must hold {} rising token ids below {vocab}, but holds {}",
+                said.map_or("some".into(), |n| n.to_string()),
+                ids.len()
+            ),
+        });
+    }
+    Ok(Some(ids.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn tap_layers_are_spread_with_halves_to_even() {
+        assert_eq!(spread(24, 5), [1, 6, 11, 16, 21]);
+        assert_eq!(spread(28, 5), [1, 7, 13, 19, 25]);
+        assert_eq!(spread(30, 5), [1, 8, 14, 20, 27]);
+        assert_eq!(spread(32, 5), [1, 8, 15, 22, 29]);
+        assert_eq!(spread(36, 5), [1, 9, 17, 25, 33]);
+        assert_eq!(spread(64, 5), [1, 16, 31, 46, 61]);
+        assert_eq!(spread(30, 1), [15]);
+    }
+}

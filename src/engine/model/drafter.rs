@@ -1,0 +1,290 @@
+//! The DFlash drafter: a few Qwen3-style layers that read features of the target and fill a block in one pass
+//! (specification sections 1.2 to 1.8).
+
+use crate::engine::backend::{Backend, Columns, HeadNorms, Heads, Input, Row, Rows, Store};
+use crate::engine::weights::{Checkpoint, WeightsError};
+use crate::protocol::state::ModelInfo;
+
+use super::config::DraftConfig;
+use super::load::Loader;
+use super::target::Target;
+
+/// Rows of `draft_token_ids`, the drafter's own vocabulary, as target ids.
+const DRAFT_IDS: &str = "draft_token_ids";
+
+struct Layer<B: Backend> {
+    attn_norm: Vec<f32>,
+    qkv: B::Matrix,
+    norms: HeadNorms,
+    output: B::Matrix,
+    ffn_norm: Vec<f32>,
+    gate_up: B::Matrix,
+    down: B::Matrix,
+}
+
+/// What one session brings to a draft pass.
+pub struct Job {
+    /// New feature rows, `[context, taps · H]`; they continue the cache.
+    pub features: Vec<f32>,
+    /// Slots in the cache already.
+    pub cached: usize,
+    /// The newest committed token, and slots of the block, seed included; `None` only brings the cache up to date.
+    pub block: Option<(u32, usize)>,
+}
+
+/// A loaded drafter.
+pub struct Drafter<B: Backend> {
+    /// Its shape.
+    pub config: DraftConfig,
+    /// What to tell about it.
+    pub info: ModelInfo,
+    /// Target ids of the draft vocabulary; `None`: the target's own.
+    pub ids: Option<Vec<u32>>,
+    /// Heads of every layer.
+    pub heads: Heads,
+    feature_width: usize,
+    fc: B::Matrix,
+    hidden_norm: Vec<f32>,
+    /// K and V projections of all layers, stacked: context rows need nothing else.
+    context_kv: B::Matrix,
+    layers: Vec<Layer<B>>,
+    norm: Vec<f32>,
+    /// Rows of the target's head for the draft vocabulary.
+    head: Option<B::Matrix>,
+    raw: B::Buf,
+    context: B::Buf,
+    kv: B::Buf,
+    x: B::Buf,
+    qkv: B::Buf,
+    mixed: B::Buf,
+    gate_up: B::Buf,
+    picked: B::Buf,
+    /// `[all slots 1.., draft vocabulary]` of the last pass, sessions one after the other.
+    pub logits: B::Buf,
+}
+
+impl<B: Backend> Drafter<B> {
+    /// Loads a drafter and checks that it belongs to the target.
+    pub fn load(
+        backend: &B,
+        checkpoint: &Checkpoint,
+        target: &Target<B>,
+        target_checkpoint: &Checkpoint,
+        store: Store,
+        head_store: Store,
+    ) -> Result<Self, WeightsError> {
+        let config = DraftConfig::read(checkpoint, &target.config)?;
+        let mut load = Loader::new(checkpoint, backend, store);
+        let heads = Heads {
+            heads: config.heads,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+            inv_freq: config.inv_freq.clone(),
+            interleaved: false,
+            eps: config.eps,
+        };
+        let (h, q, kv, i) = (config.hidden, heads.q_width(), heads.kv_width(), config.intermediate);
+        let feature_width = config.taps.len() * target.config.hidden;
+        let fc = load.matrix(&[("fc.weight", h)], feature_width, None)?;
+        let hidden_norm = load.vector("hidden_norm.weight", h)?;
+        let mut layers = Vec::new();
+        let mut kv_names = Vec::new();
+        for l in 0..config.layers.len() {
+            let name = |part: &str| format!("layers.{l}.{part}.weight");
+            load.refuse(&format!("layers.{l}.self_attn.q_proj.bias"), "an attention bias")?;
+            let qkv = [name("self_attn.q_proj"), name("self_attn.k_proj"), name("self_attn.v_proj")];
+            layers.push(Layer {
+                attn_norm: load.vector(&name("input_layernorm"), h)?,
+                qkv: load.matrix(&[(&qkv[0], q), (&qkv[1], kv), (&qkv[2], kv)], h, None)?,
+                norms: HeadNorms {
+                    q: Some(load.vector(&name("self_attn.q_norm"), heads.head_dim)?),
+                    k: Some(load.vector(&name("self_attn.k_norm"), heads.head_dim)?),
+                },
+                output: load.matrix(&[(&name("self_attn.o_proj"), h)], q, None)?,
+                ffn_norm: load.vector(&name("post_attention_layernorm"), h)?,
+                gate_up: load.matrix(&[(&name("mlp.gate_proj"), i), (&name("mlp.up_proj"), i)], h, None)?,
+                down: load.matrix(&[(&name("mlp.down_proj"), h)], i, None)?,
+            });
+            kv_names.extend([qkv[1].clone(), qkv[2].clone()]);
+        }
+        let parameters = load.parameters;
+        let parts: Vec<(&str, usize)> = kv_names.iter().map(|name| (name.as_str(), kv)).collect();
+        let context_kv = load.matrix(&parts, h, None)?;
+        let norm = load.vector("norm.weight", h)?;
+        let ids = match checkpoint.find(DRAFT_IDS) {
+            Some(view) => {
+                let ids = view.to_ids()?;
+                if ids.is_empty() || ids.iter().any(|&id| id as usize >= target.config.vocab) {
+                    return Err(WeightsError::tensor(
+                        checkpoint.location(),
+                        DRAFT_IDS,
+                        format!("it must name rows of the target's vocabulary, which has {}", target.config.vocab),
+                    ));
+                }
+                Some(ids)
+            }
+            None => None,
+        };
+        let head = match &ids {
+            Some(ids) => {
+                let mut from_target = Loader::new(target_checkpoint, backend, head_store);
+                let name = target.head_tensor(target_checkpoint);
+                let head = from_target.matrix(&[(name, target.config.vocab)], target.config.hidden, Some(ids))?;
+                load.bytes += from_target.bytes;
+                Some(head)
+            }
+            None => None,
+        };
+        let info = ModelInfo {
+            name: checkpoint.name(),
+            architecture: "dflash".into(),
+            source: checkpoint.location(),
+            parameters: parameters + h as u64,
+            bytes: load.bytes,
+            dtype: load.format(),
+            layers: config.layers.len(),
+            vocab: ids.as_ref().map_or(target.config.vocab, Vec::len),
+        };
+        Ok(Self {
+            feature_width,
+            fc,
+            hidden_norm,
+            context_kv,
+            norm,
+            head,
+            raw: backend.buf(feature_width),
+            context: backend.buf(h),
+            kv: backend.buf(2 * kv * layers.len()),
+            x: backend.buf(h),
+            qkv: backend.buf(q + 2 * kv),
+            mixed: backend.buf(q),
+            gate_up: backend.buf(2 * i),
+            picked: backend.buf(h),
+            logits: backend.buf(info.vocab),
+            layers,
+            ids,
+            heads,
+            info,
+            config,
+        })
+    }
+
+    /// Width of a feature row.
+    pub fn feature_width(&self) -> usize {
+        self.feature_width
+    }
+
+    /// Target id of a draft vocabulary index.
+    pub fn target_id(&self, index: usize) -> u32 {
+        self.ids.as_ref().map_or(index as u32, |ids| ids[index])
+    }
+
+    /// One pass for all jobs: brings every cache up to date with its features, then fills the blocks. Afterwards
+    /// [`Drafter::logits`] holds slots 1.. of every block, and the caches' contents beyond `cached + context` are
+    /// garbage that the next pass overwrites.
+    pub fn pass(&mut self, backend: &mut B, target: &Target<B>, jobs: &[Job], caches: &mut [&mut B::Cache]) {
+        self.extend_context(backend, jobs, caches);
+        self.fill_blocks(backend, target, jobs, caches);
+    }
+
+    fn extend_context(&mut self, backend: &mut B, jobs: &[Job], caches: &mut [&mut B::Cache]) {
+        let mut rows = Rows::default();
+        rows.clear(0);
+        let mut features = Vec::new();
+        for (session, job) in jobs.iter().enumerate() {
+            let count = job.features.len() / self.feature_width;
+            features.extend_from_slice(&job.features);
+            for j in 0..count {
+                let at = job.cached + j;
+                rows.push(Row { session, position: at, slot: at, prefix: 0..0 }, &[]);
+            }
+            let block = job.block.map_or(0, |(_, size)| size);
+            backend.reserve(caches[session], job.cached + count + block);
+        }
+        if rows.is_empty() {
+            return;
+        }
+        let n = rows.len();
+        backend.upload(&features, &mut self.raw);
+        backend.linear(&Input::Plain(&self.raw), n, &self.fc, &mut self.context, false);
+        backend.norm(&mut self.context, n, &self.hidden_norm, self.config.eps);
+        backend.linear(&Input::Plain(&self.context), n, &self.context_kv, &mut self.kv, false);
+        let width = self.heads.kv_width();
+        for (l, layer) in self.layers.iter().enumerate() {
+            let columns = Columns { q: None, k: 2 * l * width, v: (2 * l + 1) * width };
+            backend.rotate_store(&mut self.kv, columns, &self.heads, &layer.norms, &rows, l, caches);
+        }
+    }
+
+    fn fill_blocks(&mut self, backend: &mut B, target: &Target<B>, jobs: &[Job], caches: &mut [&mut B::Cache]) {
+        let mut ids = Vec::new();
+        let mut wanted = Vec::new();
+        let words = jobs.iter().filter_map(|j| j.block).map(|(_, size)| size.div_ceil(64)).max().unwrap_or(0);
+        if words == 0 {
+            return;
+        }
+        let mut starts = Vec::new();
+        for (session, job) in jobs.iter().enumerate() {
+            let Some((seed, size)) = job.block else { continue };
+            let start = job.cached + job.features.len() / self.feature_width;
+            starts.push((session, start, size));
+            ids.push(seed);
+            ids.extend(std::iter::repeat_n(self.config.mask_token, size - 1));
+            let first = ids.len() - size;
+            wanted.extend(first + 1..first + size);
+        }
+        let n = ids.len();
+        let (heads, eps) = (&self.heads, self.config.eps);
+        let columns = Columns { q: Some(0), k: heads.q_width(), v: heads.q_width() + heads.kv_width() };
+        backend.embed(target.embedding(), &ids, self.config.embedding_scale, &mut self.x);
+        let mut rows = Rows::default();
+        for (l, layer) in self.layers.iter().enumerate() {
+            let look = self.config.layers[l];
+            // Layers of one kind share the rows; most drafters have one or two kinds.
+            if l == 0 || look != self.config.layers[l - 1] {
+                rows.clear(words);
+                for &(session, start, size) in &starts {
+                    for j in 0..size {
+                        let position = start + j;
+                        // A query sees itself and the W − 1 positions before it; without causality also W − 1 after it.
+                        let low = look.window.map_or(0, |w| (position + 1).saturating_sub(w));
+                        let mut mask = vec![0u64; words];
+                        for other in 0..size {
+                            let later = other > j;
+                            let near = look.window.is_none_or(|w| j.abs_diff(other) < w);
+                            if near && !(later && look.causal) {
+                                mask[other / 64] |= 1 << (other % 64);
+                            }
+                        }
+                        let prefix = low.min(start)..start;
+                        rows.push(Row { session, position, slot: position, prefix }, &mask);
+                    }
+                }
+            }
+            let input = Input::Normed { x: &self.x, weight: &layer.attn_norm, eps };
+            backend.linear(&input, n, &layer.qkv, &mut self.qkv, false);
+            backend.rotate_store(&mut self.qkv, columns, heads, &layer.norms, &rows, l, caches);
+            backend.attend(&self.qkv, 0, heads, &rows, l, caches, &mut self.mixed);
+            backend.linear(&Input::Plain(&self.mixed), n, &layer.output, &mut self.x, true);
+            let input = Input::Normed { x: &self.x, weight: &layer.ffn_norm, eps };
+            backend.linear(&input, n, &layer.gate_up, &mut self.gate_up, false);
+            backend.linear(&Input::Gated(&self.gate_up), n, &layer.down, &mut self.x, true);
+        }
+        backend.gather(&self.x, &wanted, &mut self.picked);
+        let input = Input::Normed { x: &self.picked, weight: &self.norm, eps };
+        let head = self.head.as_ref().unwrap_or_else(|| target.head());
+        backend.linear(&input, wanted.len(), head, &mut self.logits, false);
+    }
+
+    /// Logits of a row of the last pass, scaled and capped as the configuration asks.
+    pub fn logits_row(&self, backend: &B, row: usize, out: &mut Vec<f32>) {
+        out.clear();
+        out.extend_from_slice(backend.row(&self.logits, row));
+        if self.config.output_multiplier != 1.0 {
+            out.iter_mut().for_each(|v| *v *= self.config.output_multiplier);
+        }
+        if let Some(cap) = self.config.softcap {
+            out.iter_mut().for_each(|v| *v = cap * (*v / cap).tanh());
+        }
+    }
+}

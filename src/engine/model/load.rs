@@ -1,0 +1,101 @@
+//! Reading a model's tensors with their shapes checked.
+
+use crate::engine::api::Precision;
+use crate::engine::backend::{Backend, Store};
+use crate::engine::weights::{Checkpoint, TensorView, WeightsError};
+
+/// Reads tensors of one checkpoint into one backend, and keeps count.
+pub struct Loader<'a, B: Backend> {
+    /// The files.
+    pub checkpoint: &'a Checkpoint,
+    /// The device.
+    pub backend: &'a B,
+    /// How matrices are held.
+    pub store: Store,
+    /// Weights seen so far.
+    pub parameters: u64,
+    /// Bytes they take in memory.
+    pub bytes: u64,
+    /// Formats in memory, in order of first use.
+    pub formats: Vec<&'static str>,
+}
+
+impl<'a, B: Backend> Loader<'a, B> {
+    /// A loader for one checkpoint.
+    pub fn new(checkpoint: &'a Checkpoint, backend: &'a B, store: Store) -> Self {
+        Self { checkpoint, backend, store, parameters: 0, bytes: 0, formats: Vec::new() }
+    }
+
+    fn view(&self, name: &str, shape: &[usize]) -> Result<TensorView<'a>, WeightsError> {
+        let view = self.checkpoint.tensor(name)?;
+        if view.shape != shape {
+            return Err(WeightsError::tensor(
+                self.checkpoint.location(),
+                name,
+                format!("its shape is {:?}, but the configuration asks for {shape:?}", view.shape),
+            ));
+        }
+        Ok(view)
+    }
+
+    /// A vector of this length as F32.
+    pub fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, WeightsError> {
+        let values = self.view(name, &[len])?.to_f32()?;
+        self.parameters += len as u64;
+        self.bytes += len as u64 * 4;
+        Ok(values)
+    }
+
+    /// Matrices `[rows, cols]` stacked into one; `select` keeps only these rows of a single one.
+    pub fn matrix(
+        &mut self,
+        parts: &[(&str, usize)],
+        cols: usize,
+        select: Option<&[u32]>,
+    ) -> Result<B::Matrix, WeightsError> {
+        let views = parts.iter().map(|(name, rows)| self.view(name, &[*rows, cols])).collect::<Result<Vec<_>, _>>()?;
+        let matrix = self.backend.pack(&views, select, self.store)?;
+        let (bytes, format) = self.backend.describe(&matrix);
+        self.bytes += bytes as u64;
+        // Rows picked out of another model's head are counted there.
+        if select.is_none() {
+            self.parameters += parts.iter().map(|(_, rows)| (rows * cols) as u64).sum::<u64>();
+        }
+        if !self.formats.contains(&format) {
+            self.formats.push(format);
+        }
+        Ok(matrix)
+    }
+
+    /// Refuses a tensor that this model's maths would silently leave out.
+    pub fn refuse(&self, name: &str, what: &str) -> Result<(), WeightsError> {
+        if self.checkpoint.find(name).is_some() {
+            return Err(WeightsError::tensor(self.checkpoint.location(), name, format!("{what} is not supported")));
+        }
+        Ok(())
+    }
+
+    /// Formats for display: `Q4_1+Q8_0`.
+    pub fn format(&self) -> String {
+        self.formats.join("+")
+    }
+}
+
+/// How matrices of the target are held.
+pub fn target_store(precision: Precision) -> Store {
+    match precision {
+        Precision::Auto => Store::AsStored,
+        Precision::F32 => Store::F32,
+        Precision::Q8 => Store::Q8,
+    }
+}
+
+/// How matrices of the drafter are held beside a target with these formats: 8 bits beside a quantised target, because
+/// the drafter decides only the speed, never the text.
+pub fn draft_store(precision: Precision, target_formats: &[&str]) -> Store {
+    match precision {
+        Precision::Auto if target_formats.iter().any(|f| f.starts_with('Q')) => Store::Q8,
+        Precision::Auto | Precision::F32 => Store::F32,
+        Precision::Q8 => Store::Q8,
+    }
+}

@@ -1,0 +1,315 @@
+//! Rounds: propose, verify all sequences in one target forward, accept, commit.
+//!
+//! ```text
+//! features ─► drafter pass ─► slot logits ─► proposal (chain or tree)
+//!                                               │ rows of all sequences, prefill chunks too
+//!                                               ▼
+//!                                        target forward ─► logits ─► walk ─► tokens
+//!                                               └► features of the walked rows ─► next round's drafter pass
+//! ```
+
+use std::time::Instant;
+
+use crate::engine::weights::{Checkpoint, WeightsError};
+use crate::protocol::mode::ModeSettings;
+use crate::protocol::state::StageTimes;
+use crate::protocol::trace::RoundEnd;
+
+use super::api::{Precision, Sampling};
+use super::backend::{Backend, Best, Row, Rows};
+use super::decode::Proposal;
+use super::decode::accept::accept;
+use super::decode::propose::propose;
+use super::model::drafter::{Drafter, Job};
+use super::model::load::{draft_store, target_store};
+use super::model::target::Target;
+use super::sequence::Sequence;
+use super::tree::Walk;
+
+/// The models on their device.
+pub struct Core<B: Backend> {
+    /// The device.
+    pub backend: B,
+    /// The target.
+    pub target: Target<B>,
+    /// The drafter, if any.
+    pub drafter: Option<Drafter<B>>,
+    rows: Rows,
+}
+
+/// What a sequence does in a round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Task {
+    /// Sends this many prompt tokens through the target; the last one yields the first token.
+    Prefill(usize),
+    /// Decodes under these settings.
+    Decode(ModeSettings),
+}
+
+/// One sequence's part in a round.
+pub struct Work<'a, B: Backend> {
+    /// The sequence.
+    pub sequence: &'a mut Sequence<B>,
+    /// What it does.
+    pub task: Task,
+}
+
+/// What a round did to one sequence.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What was proposed (empty for prefill and plain decoding).
+    pub proposal: Proposal,
+    /// What was accepted; `None` while the prompt is not through.
+    pub walk: Option<Walk>,
+    /// Tokens appended to the sequence.
+    pub committed: usize,
+    /// Why it ended.
+    pub end: RoundEnd,
+    /// In shadow: whether the token that broke the chain stood in the tree.
+    pub shadow_hit: Option<bool>,
+    /// Rows in the target forward.
+    pub rows: usize,
+    /// Greedy choices and margins of the rows whose logits were asked for.
+    pub best: Vec<Best>,
+}
+
+impl<B: Backend> Core<B> {
+    /// Loads a pair.
+    pub fn load(
+        backend: B,
+        target: &Checkpoint,
+        draft: Option<&Checkpoint>,
+        precision: Precision,
+        progress: impl FnMut(f64),
+    ) -> Result<Self, WeightsError> {
+        let store = target_store(precision);
+        let mut model = Target::load(&backend, target, store, progress)?;
+        let drafter = match draft {
+            Some(checkpoint) => {
+                let own = draft_store(precision, &model.formats);
+                let drafter = Drafter::load(&backend, checkpoint, &model, target, own, store)?;
+                model.tap(&backend, &drafter.config.taps);
+                Some(drafter)
+            }
+            None => None,
+        };
+        Ok(Self { backend, target: model, drafter, rows: Rows::default() })
+    }
+
+    /// A new sequence.
+    pub fn sequence(
+        &self,
+        prompt: Vec<u32>,
+        max_len: usize,
+        stop_tokens: Vec<u32>,
+        sampling: Sampling,
+    ) -> Sequence<B> {
+        let cache = self.backend.cache(self.target.config.layers, &self.target.heads);
+        let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads));
+        Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft)
+    }
+
+    /// Runs one round for all sequences.
+    pub fn round(&mut self, work: &mut [Work<'_, B>]) -> (Vec<Outcome>, StageTimes) {
+        let mut times = StageTimes::default();
+        let started = Instant::now();
+        let rows_of = self.draft(work);
+        times.draft = lap(started);
+        let building = Instant::now();
+        let proposals = self.build(work, &rows_of);
+        times.build = lap(building);
+        let verifying = Instant::now();
+        let spans = self.verify(work, &proposals);
+        times.verify = lap(verifying);
+        let committing = Instant::now();
+        let outcomes = self.commit(work, proposals, &spans);
+        times.commit = lap(committing);
+        (outcomes, times)
+    }
+
+    /// Drafter pass. Returns for each sequence the range of its rows in the drafter's logits.
+    fn draft(&mut self, work: &mut [Work<'_, B>]) -> Vec<std::ops::Range<usize>> {
+        let mut ranges = vec![0..0; work.len()];
+        let Some(drafter) = &mut self.drafter else { return ranges };
+        let mut jobs = Vec::new();
+        let mut caches = Vec::new();
+        let mut next = 0;
+        for (w, range) in work.iter_mut().zip(&mut ranges) {
+            let sequence = &mut *w.sequence;
+            let block = match w.task {
+                Task::Decode(settings) if settings.mode.drafts() => {
+                    let size = settings.block_size.min(sequence.max_len - sequence.cached);
+                    Some((sequence.seed(), size))
+                }
+                _ if sequence.must_flush(drafter.feature_width()) => None,
+                _ => continue,
+            };
+            if let Some((_, size)) = block {
+                *range = next..next + size - 1;
+                next = range.end;
+            }
+            let Some(cache) = sequence.draft_cache.as_mut() else { continue };
+            let features = std::mem::take(&mut sequence.features);
+            let cached = sequence.draft_cached;
+            sequence.draft_cached += features.len() / drafter.feature_width();
+            jobs.push(Job { features, cached, block });
+            caches.push(cache);
+        }
+        if !jobs.is_empty() {
+            drafter.pass(&mut self.backend, &self.target, &jobs, &mut caches);
+        }
+        ranges
+    }
+
+    fn build(&mut self, work: &mut [Work<'_, B>], rows_of: &[std::ops::Range<usize>]) -> Vec<Proposal> {
+        work.iter_mut()
+            .zip(rows_of)
+            .map(|(w, range)| match (&self.drafter, w.task) {
+                (Some(drafter), Task::Decode(settings)) if !range.is_empty() => {
+                    let rows: Vec<Vec<f32>> = range
+                        .clone()
+                        .map(|row| {
+                            let mut logits = Vec::new();
+                            drafter.logits_row(&self.backend, row, &mut logits);
+                            logits
+                        })
+                        .collect();
+                    let sequence = &mut *w.sequence;
+                    let sampling = sequence.sampling;
+                    propose(&settings, &sampling, &mut sequence.random, &rows, |i| drafter.target_id(i))
+                }
+                _ => Proposal::none(),
+            })
+            .collect()
+    }
+
+    /// Target forward over all rows. Returns for each sequence its first row, its rows, and its first logits row.
+    fn verify(&mut self, work: &mut [Work<'_, B>], proposals: &[Proposal]) -> Vec<Span> {
+        let sizes: Vec<usize> = work
+            .iter()
+            .zip(proposals)
+            .map(|(w, p)| match w.task {
+                Task::Prefill(count) => count.min(w.sequence.unfilled()),
+                Task::Decode(_) => p.tree.rows(),
+            })
+            .collect();
+        let words = sizes.iter().max().map_or(1, |n| n.div_ceil(64).max(1));
+        self.rows.clear(words);
+        let mut ids = Vec::new();
+        let mut wanted = Vec::new();
+        let mut spans = Vec::with_capacity(work.len());
+        for (session, ((w, proposal), &size)) in work.iter_mut().zip(proposals).zip(&sizes).enumerate() {
+            let sequence = &mut *w.sequence;
+            let start = sequence.cached;
+            self.backend.reserve(&mut sequence.cache, start + size);
+            let span = Span { row: ids.len(), rows: size, logits: wanted.len() };
+            match w.task {
+                Task::Prefill(_) => {
+                    ids.extend_from_slice(&sequence.tokens[start..start + size]);
+                    self.rows.push_causal(session, start, size);
+                    if size > 0 && start + size == sequence.prompt {
+                        wanted.push(ids.len() - 1);
+                    }
+                }
+                Task::Decode(_) => {
+                    let tree = &proposal.tree;
+                    let masks = tree.ancestor_masks(words);
+                    ids.push(sequence.seed());
+                    ids.extend_from_slice(&tree.tokens);
+                    for node in 0..size {
+                        let row = Row {
+                            session,
+                            position: start + tree.depth(node),
+                            slot: start + node,
+                            prefix: 0..start,
+                        };
+                        self.rows.push(row, &masks[node * words..(node + 1) * words]);
+                    }
+                    wanted.extend(span.row..span.row + size);
+                }
+            }
+            spans.push(span);
+        }
+        let mut caches: Vec<&mut B::Cache> = work.iter_mut().map(|w| &mut w.sequence.cache).collect();
+        if !ids.is_empty() {
+            self.target.forward(&mut self.backend, &ids, &self.rows, &mut caches, &wanted);
+        }
+        spans
+    }
+
+    fn commit(&mut self, work: &mut [Work<'_, B>], proposals: Vec<Proposal>, spans: &[Span]) -> Vec<Outcome> {
+        let wanted = work
+            .iter()
+            .zip(spans)
+            .map(|(w, s)| match w.task {
+                Task::Prefill(_) => usize::from(s.rows > 0 && w.sequence.unfilled() == s.rows),
+                Task::Decode(_) => s.rows,
+            })
+            .collect::<Vec<_>>();
+        let best = self.backend.best(&self.target.logits, wanted.iter().sum());
+        let mut outcomes = Vec::with_capacity(work.len());
+        for (((w, proposal), span), &count) in work.iter_mut().zip(proposals).zip(spans).zip(&wanted) {
+            let sequence = &mut *w.sequence;
+            let best = best[span.logits..span.logits + count].to_vec();
+            let sampling = sequence.sampling;
+            let walk = (count > 0).then(|| {
+                let row = |i: usize| self.backend.row(&self.target.logits, span.logits + i);
+                accept(&proposal, &sampling, &mut sequence.random, &best, row)
+            });
+            // Rows whose K, V and features stay: all of a prefill chunk, the walked path of a decode round.
+            let kept: Vec<usize> = match (w.task, &walk) {
+                (Task::Decode(_), Some(walk)) => walk.path.clone(),
+                _ => (0..span.rows).collect(),
+            };
+            if let Task::Decode(_) = w.task {
+                self.backend.keep(&mut sequence.cache, sequence.cached, &kept);
+            }
+            if self.drafter.is_some() {
+                for &row in &kept {
+                    sequence.features.extend_from_slice(self.backend.row(&self.target.features, span.row + row));
+                }
+            }
+            sequence.cached += kept.len();
+            let (committed, stopped) = match &walk {
+                Some(walk) => {
+                    let drafts = walk.path[1..].iter().map(|&node| proposal.tree.tokens[node - 1]);
+                    sequence.append(drafts.chain([walk.bonus]))
+                }
+                None => (0, false),
+            };
+            let accepted = walk.as_ref().map_or(0, |walk| walk.path.len() - 1);
+            let broken = walk.as_ref().is_some_and(|walk| {
+                let last = walk.path[accepted];
+                proposal.tree.parents.contains(&last)
+            });
+            let end = if stopped {
+                RoundEnd::Stop
+            } else if sequence.full() {
+                RoundEnd::Length
+            } else if proposal.tree.is_empty() {
+                RoundEnd::Plain
+            } else if broken {
+                RoundEnd::Mismatch
+            } else {
+                RoundEnd::FullBlock
+            };
+            let shadow_hit = match (&proposal.shadow, &walk) {
+                (Some(tree), Some(walk)) if broken => Some(tree.child(accepted, walk.bonus).is_some()),
+                _ => None,
+            };
+            outcomes.push(Outcome { walk, committed, end, shadow_hit, rows: span.rows, best, proposal });
+        }
+        outcomes
+    }
+}
+
+/// Where a sequence's rows are in a forward.
+struct Span {
+    row: usize,
+    rows: usize,
+    logits: usize,
+}
+
+fn lap(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64() * 1e3
+}
