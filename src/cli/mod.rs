@@ -3,6 +3,7 @@
 pub mod screen_loop;
 pub mod screenshot;
 pub mod serve;
+pub mod snapshot;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,8 +1,33 @@
 //! Attaching to a server: connection, events, commands. What the UI and the benchmarks see of a server.
 
-use std::time::Duration;
+mod address;
+mod attach;
+mod chat;
+mod error;
+mod foreign;
+mod native;
+mod openai;
+mod outlet;
+mod probe;
+mod prom;
+mod sglang;
+mod sse;
+mod transport;
+mod vllm;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::protocol::event::Event;
+
+pub use self::attach::{CHANNEL_CAPACITY, attach};
+pub use self::chat::{ChatDelta, ChatEnd, ChatMessage, ChatRequest, ChatStream, Usage};
+pub use self::error::SourceError;
+pub use self::native::Client;
+pub use self::probe::{Probe, probe};
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
 
 /// Which server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +40,18 @@ pub enum ServerKind {
     Sglang,
     /// Any OpenAI-compatible server: text only.
     OpenAi,
+}
+
+impl ServerKind {
+    /// The name for people and scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerKind::Native => "spectop",
+            ServerKind::Vllm => "vllm",
+            ServerKind::Sglang => "sglang",
+            ServerKind::OpenAi => "openai",
+        }
+    }
 }
 
 /// State of the connection.

@@ -1,0 +1,246 @@
+//! Chat completions: the request, and the answer as it comes in.
+
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::{SourceError, message_of};
+use super::sse::{EventStream, Frame, Message};
+use crate::protocol::event::RequestMetrics;
+use crate::protocol::mode::ModeRequest;
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChatMessage {
+    /// `system`, `user` or `assistant`.
+    pub role: String,
+    /// What was said.
+    pub content: String,
+}
+
+impl ChatMessage {
+    /// What the user says.
+    pub fn user(content: impl Into<String>) -> Self {
+        Self { role: "user".into(), content: content.into() }
+    }
+}
+
+/// A chat completion to ask for. Absent fields are left to the server.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ChatRequest {
+    /// The conversation.
+    pub messages: Vec<ChatMessage>,
+    /// Model name: our server needs none, others do.
+    pub model: Option<String>,
+    /// Tokens to generate at most.
+    pub max_tokens: Option<usize>,
+    /// 0 is greedy.
+    pub temperature: Option<f32>,
+    /// Nucleus sampling.
+    pub top_p: Option<f32>,
+    /// Keep the K most probable tokens.
+    pub top_k: Option<usize>,
+    /// Random seed.
+    pub seed: Option<u64>,
+    /// End the answer before any of these texts.
+    pub stop: Vec<String>,
+    /// Mode for this request only; empty leaves the server's, and sends nothing that other servers might refuse.
+    pub mode: ModeRequest,
+}
+
+impl ChatRequest {
+    pub(super) fn body(&self) -> String {
+        let messages: Vec<Value> =
+            self.messages.iter().map(|m| json!({"role": m.role, "content": m.content})).collect();
+        let mut body = json!({
+            "messages": messages,
+            "stream": true,
+            "stream_options": {"include_usage": true},
+        });
+        let mut set = |key: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                body[key] = value;
+            }
+        };
+        set("model", self.model.as_deref().map(Value::from));
+        set("max_tokens", self.max_tokens.map(Value::from));
+        set("temperature", self.temperature.map(decimal));
+        set("top_p", self.top_p.map(decimal));
+        set("top_k", self.top_k.map(Value::from));
+        set("seed", self.seed.map(Value::from));
+        set("stop", (!self.stop.is_empty()).then(|| Value::from(self.stop.clone())));
+        set("spectop", if self.mode.is_empty() { None } else { serde_json::to_value(self.mode).ok() });
+        body.to_string()
+    }
+}
+
+/// A 32-bit number as it was typed: 0.7 and not 0.699999988079071.
+fn decimal(value: f32) -> Value {
+    value.to_string().parse::<f64>().map_or(Value::Null, Value::from)
+}
+
+/// A piece of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ChatDelta {
+    /// Some text.
+    Text {
+        /// The text; whole characters.
+        text: String,
+        /// Whether it is the model's thinking rather than its answer.
+        reasoning: bool,
+        /// When its bytes were read.
+        at: Instant,
+    },
+    /// The answer is complete; nothing follows.
+    End(Box<ChatEnd>),
+}
+
+/// How an answer ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChatEnd {
+    /// `stop`, `length` or `cancelled`; other servers have more words.
+    pub finish_reason: String,
+    /// Token counts, from the server.
+    pub usage: Option<Usage>,
+    /// Our server's metrics of this request.
+    pub metrics: Option<RequestMetrics>,
+    /// When the end was read.
+    pub at: Instant,
+}
+
+/// Token counts of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Usage {
+    /// Prompt tokens.
+    pub prompt_tokens: u64,
+    /// Generated tokens.
+    #[serde(default)]
+    pub completion_tokens: u64,
+}
+
+/// An answer as it comes in. Dropping it closes the connection.
+pub struct ChatStream {
+    events: EventStream,
+    url: String,
+    finish_reason: Option<String>,
+    usage: Option<Usage>,
+    metrics: Option<RequestMetrics>,
+    over: bool,
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    choices: Option<Vec<Choice>>,
+    usage: Option<Usage>,
+    spectop: Option<Value>,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    delta: Option<Delta>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Delta {
+    content: Option<String>,
+    // Two spellings are in use.
+    reasoning_content: Option<String>,
+    reasoning: Option<String>,
+}
+
+impl ChatStream {
+    pub(super) fn new(events: EventStream, url: &str) -> Self {
+        Self { events, url: url.to_owned(), finish_reason: None, usage: None, metrics: None, over: false }
+    }
+
+    /// The next piece; `None` after [`ChatDelta::End`] or an error.
+    pub async fn next(&mut self) -> Option<Result<ChatDelta, SourceError>> {
+        while !self.over {
+            let outcome = match self.events.next().await {
+                Some(Ok(Frame::Comment)) => continue,
+                Some(Ok(Frame::Event(message))) if message.data.trim() == "[DONE]" => Some(self.end(message.at)),
+                Some(Ok(Frame::Event(message))) => self.read(&message).transpose(),
+                Some(Err(error)) => Some(Err(error)),
+                None => Some(self.end(Instant::now())),
+            };
+            if let Some(outcome) = outcome {
+                self.over = !matches!(outcome, Ok(ChatDelta::Text { .. }));
+                return Some(outcome);
+            }
+        }
+        None
+    }
+
+    fn end(&mut self, at: Instant) -> Result<ChatDelta, SourceError> {
+        let Some(finish_reason) = self.finish_reason.take() else {
+            let reason = "the answer broke off before its end".to_owned();
+            return Err(SourceError::Unreachable { url: self.url.clone(), reason });
+        };
+        let end = ChatEnd { finish_reason, usage: self.usage, metrics: self.metrics.take(), at };
+        Ok(ChatDelta::End(Box::new(end)))
+    }
+
+    fn read(&mut self, message: &Message) -> Result<Option<ChatDelta>, SourceError> {
+        let chunk: Chunk = serde_json::from_str(&message.data)
+            .map_err(|error| SourceError::Malformed(format!("a chunk of the answer: {error}")))?;
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
+            let message = message_of(message.data.as_bytes());
+            return Err(SourceError::Server { status: status.unwrap_or(200), message });
+        }
+        self.usage = chunk.usage.or(self.usage);
+        // Metrics of a version that is not ours are as good as none; the text matters more.
+        if let Some(metrics) = chunk.spectop.and_then(|value| serde_json::from_value(value).ok()) {
+            self.metrics = Some(metrics);
+        }
+        let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(None) };
+        if choice.finish_reason.is_some() {
+            self.finish_reason = choice.finish_reason;
+        }
+        let Some(delta) = choice.delta else { return Ok(None) };
+        let some = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let (text, reasoning) = match some(delta.content) {
+            Some(text) => (text, false),
+            None => match some(delta.reasoning_content).or_else(|| some(delta.reasoning)) {
+                Some(text) => (text, true),
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(ChatDelta::Text { text, reasoning, at: message.at }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::mode::Mode;
+
+    #[test]
+    fn only_what_was_asked_for_is_sent() {
+        let plain = ChatRequest { messages: vec![ChatMessage::user("hi")], ..ChatRequest::default() };
+        assert_eq!(
+            serde_json::from_str::<Value>(&plain.body()).unwrap(),
+            json!({"messages": [{"role": "user", "content": "hi"}], "stream": true,
+                   "stream_options": {"include_usage": true}})
+        );
+        let full = ChatRequest {
+            model: Some("m".into()),
+            max_tokens: Some(5),
+            temperature: Some(0.7),
+            top_p: Some(0.9),
+            top_k: Some(40),
+            seed: Some(u64::MAX),
+            stop: vec!["END".into()],
+            mode: ModeRequest { tree_budget: Some(32), ..ModeRequest::mode(Mode::Ddtree) },
+            ..plain
+        };
+        let body: Value = serde_json::from_str(&full.body()).unwrap();
+        assert_eq!(body["temperature"], json!(0.7));
+        assert_eq!(body["seed"], json!(u64::MAX));
+        assert_eq!(body["spectop"], json!({"mode": "ddtree", "tree_budget": 32}));
+        assert_eq!(body["stop"], json!(["END"]));
+    }
+}
