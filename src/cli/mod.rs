@@ -1,5 +1,7 @@
 //! Command line: one file a subcommand. This file says what can be asked for.
 
+pub mod attach;
+pub mod dashboard;
 pub mod screen_loop;
 pub mod screenshot;
 pub mod serve;

@@ -29,6 +29,9 @@ const TICKS_PER_LOOK: u32 = 4;
 /// Updates taken in before keys get their turn again.
 const BURST: usize = 256;
 
+/// Pieces of answers that may wait to be taken in.
+const ANSWERS: usize = 256;
+
 /// An answer that is on its way.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -36,8 +39,8 @@ pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait Remote: Send + Sync {
     /// Switches the mode.
     fn set_mode(&self, request: ModeRequest) -> Pending<Result<ModeChange, String>>;
-    /// Sends a prompt and reads the answer to its end. Dropping the future must cancel the request.
-    fn generate(&self, prompt: Prompt) -> Pending<Result<(), String>>;
+    /// Sends a prompt and reads the answer to its end, passing its text on. Dropping the future must cancel the request.
+    fn generate(&self, prompt: Prompt, text: mpsc::Sender<String>) -> Pending<Result<(), String>>;
 }
 
 /// A server that somebody attached to.
@@ -52,13 +55,20 @@ pub struct Attachment {
     pub sensors: Box<dyn FnMut() -> Sensors + Send>,
 }
 
-/// Runs the dashboard until the user leaves.
-pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result<(), Failure> {
-    let look = look(screen)?;
+/// Says why the dashboard could not open, before anything is started for it.
+pub fn check(screen: &ScreenArgs) -> Result<(), Failure> {
+    look(screen)?;
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let message = "the dashboard needs a terminal; `spectop snapshot` prints the state of a server without one";
         return Err(Failure::new(Exit::Usage, message));
     }
+    Ok(())
+}
+
+/// Runs the dashboard until the user leaves.
+pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result<(), Failure> {
+    check(screen)?;
+    let look = look(screen)?;
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
     let terminal = Terminal::enter().map_err(|e| broken(&e))?;
@@ -70,6 +80,7 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         sensors: attachment.sensors,
         jobs: JoinSet::new(),
         cancel: CancellationToken::new(),
+        answers: mpsc::channel(ANSWERS),
         frame: Duration::from_secs(1) / u32::from(screen.fps.max(1)),
         drawn: None,
         dirty: true,
@@ -118,6 +129,8 @@ struct Session {
     sensors: Box<dyn FnMut() -> Sensors + Send>,
     jobs: JoinSet<EffectResult>,
     cancel: CancellationToken,
+    /// Text of the answers to our own prompts.
+    answers: (mpsc::Sender<String>, mpsc::Receiver<String>),
     /// Least time between two frames.
     frame: Duration,
     /// When the last frame was drawn.
@@ -168,6 +181,7 @@ impl Session {
                     let result = done.unwrap_or_else(|e| EffectResult::Generate(Err(e.to_string())));
                     self.take(Msg::EffectResult(result))?
                 }
+                Some(text) = self.answers.1.recv() => self.take(Msg::Answer(text))?,
                 update = updates.recv(), if updates_open => match update {
                     Some(update) => self.burst(update, &mut updates)?,
                     None => {
@@ -216,7 +230,7 @@ impl Session {
                     self.jobs.spawn(async move { EffectResult::Mode(answer.await) });
                 }
                 Effect::Generate(prompt) => {
-                    let answer = self.remote.generate(prompt);
+                    let answer = self.remote.generate(prompt, self.answers.0.clone());
                     let cancel = self.cancel.clone();
                     self.jobs.spawn(async move {
                         let ended = cancel.run_until_cancelled(answer).await;

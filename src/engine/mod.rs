@@ -107,8 +107,7 @@ impl Engine {
             lock(&self.shared.stats).counters.requests_failed += 1;
             return Err(error);
         }
-        let id =
-            request.id.take().unwrap_or_else(|| format!("req-{}", NEXT_ID.fetch_add(1, Ordering::Relaxed)));
+        let id = request.id.take().unwrap_or_else(|| format!("req-{}", NEXT_ID.fetch_add(1, Ordering::Relaxed)));
         let (client, deltas) = tokio::sync::mpsc::unbounded_channel();
         let queued = Queued { id: id.clone(), request, client, submitted: self.shared.clock() };
         self.commands.send(Command::Submit(Box::new(queued))).map_err(|_| EngineError::Stopped)?;

@@ -97,13 +97,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// A new sequence.
-    pub fn sequence(
-        &self,
-        prompt: Vec<u32>,
-        max_len: usize,
-        stop_tokens: Vec<u32>,
-        sampling: Sampling,
-    ) -> Sequence<B> {
+    pub fn sequence(&self, prompt: Vec<u32>, max_len: usize, stop_tokens: Vec<u32>, sampling: Sampling) -> Sequence<B> {
         let cache = self.backend.cache(self.target.config.layers, &self.target.heads);
         let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads));
         Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft)
@@ -217,12 +211,8 @@ impl<B: Backend> Core<B> {
                     ids.push(sequence.seed());
                     ids.extend_from_slice(&tree.tokens);
                     for node in 0..size {
-                        let row = Row {
-                            session,
-                            position: start + tree.depth(node),
-                            slot: start + node,
-                            prefix: 0..start,
-                        };
+                        let row =
+                            Row { session, position: start + tree.depth(node), slot: start + node, prefix: 0..start };
                         self.rows.push(row, &masks[node * words..(node + 1) * words]);
                     }
                     wanted.extend(span.row..span.row + size);

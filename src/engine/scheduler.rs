@@ -228,11 +228,8 @@ impl<'a, B: Backend> Scheduler<'a, B> {
             self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
             let prompt = std::mem::take(&mut queued.request.prompt);
             let max_len = (prompt.len() + queued.request.max_tokens).min(self.limits.context);
-            let stops = if queued.request.ignore_eos {
-                Vec::new()
-            } else {
-                self.core.target.config.stop_tokens.clone()
-            };
+            let stops =
+                if queued.request.ignore_eos { Vec::new() } else { self.core.target.config.stop_tokens.clone() };
             let sequence = self.core.sequence(prompt, max_len, stops, queued.request.sampling);
             let session = Session::start(*queued, sequence, self.shared.clock());
             self.shared.publish(Event::Request(session.started_event(self.text)));

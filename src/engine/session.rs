@@ -287,8 +287,7 @@ impl<B: Backend> Session<B> {
         let metrics = Box::new(self.metrics(settings, now));
         let mut rest = self.matcher.push(&self.joiner.finish()).text;
         rest.push_str(&self.matcher.finish());
-        let phase =
-            if reason == FinishReason::Cancelled { RequestPhase::Cancelled } else { RequestPhase::Finished };
+        let phase = if reason == FinishReason::Cancelled { RequestPhase::Cancelled } else { RequestPhase::Finished };
         if let Ok(mut stats) = shared.stats.lock() {
             if reason == FinishReason::Cancelled {
                 stats.counters.requests_cancelled += 1;
@@ -297,11 +296,7 @@ impl<B: Backend> Session<B> {
                 stats.finished(now, now - self.submitted);
             }
         }
-        let event = RequestEvent {
-            finish_reason: Some(reason),
-            metrics: Some(metrics.clone()),
-            ..self.event(phase)
-        };
+        let event = RequestEvent { finish_reason: Some(reason), metrics: Some(metrics.clone()), ..self.event(phase) };
         shared.publish(Event::Request(event));
         let _ = self.client.send(Delta::Done { reason, text: rest, metrics });
     }

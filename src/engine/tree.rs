@@ -159,11 +159,7 @@ impl Tree {
                 let next = f64::from(slots.at(depth - 1, rank + 1).1);
                 let mut ranks = entry.ranks.clone();
                 ranks[depth - 1] += 1;
-                heap.push(Entry {
-                    weight: entry.weight - f64::from(candidate.1) + next,
-                    ranks,
-                    parent: entry.parent,
-                });
+                heap.push(Entry { weight: entry.weight - f64::from(candidate.1) + next, ranks, parent: entry.parent });
             }
             if depth < slots.len() {
                 let mut ranks = entry.ranks;

@@ -14,6 +14,8 @@ use super::stream::Stream;
 
 /// Requests whose text is kept.
 const MAX_STREAMS: usize = 8;
+/// Name of the answer to our own prompt, on servers that do not trace their requests.
+const OWN: &str = "your prompt";
 /// Milliseconds after which a sample is no longer shown as the present.
 const STALE_MS: u64 = 3_000;
 /// Milliseconds between samples, as the server sends them.
@@ -145,6 +147,27 @@ impl Data {
         self.history.push(None, None, self.mode.map(|m| m.mode));
         self.history.push(None, None, self.mode.map(|m| m.mode));
         true
+    }
+
+    /// A prompt was sent from here to a server that does not trace its requests: its answer gets a text of its own.
+    pub fn answer_begins(&mut self, prompt: &str) {
+        if self.kind() != Some(ServerKind::Native) {
+            self.streams.retain(|s| s.id != OWN);
+            self.stream(OWN).own_begins(prompt);
+        }
+    }
+
+    /// A piece of that answer. True if it is shown.
+    pub fn answer(&mut self, text: &str) -> bool {
+        let own = self.streams.iter_mut().find(|s| s.id == OWN);
+        own.map(|stream| stream.own_text(text)).is_some()
+    }
+
+    /// That answer is over.
+    pub fn answer_ended(&mut self, result: &Result<(), String>) {
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.id == OWN) {
+            stream.own_ends(result.as_ref().err());
+        }
     }
 
     /// Adds a line to the log.

@@ -12,6 +12,9 @@ const MAX_LINE: usize = 2_000;
 /// Rejected tokens shown of a round.
 const MAX_REJECTED: usize = 8;
 
+/// Characters of a prompt that are shown above its answer.
+const PROMPT_TAIL: usize = 200;
+
 /// What a piece of text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -67,6 +70,8 @@ pub struct Stream {
     pub finish: Option<FinishReason>,
     /// Its metrics, at the end.
     pub metrics: Option<Box<RequestMetrics>>,
+    /// Whether tokens are known as such; else there is only text, and their number is not known.
+    pub counted: bool,
     /// Why it failed.
     pub error: Option<String>,
     /// The connection broke while it ran: its end is not known.
@@ -92,6 +97,7 @@ impl Stream {
             last_step: 0,
             finish: None,
             metrics: None,
+            counted: true,
             error: None,
             interrupted: false,
             lines: VecDeque::from([Vec::new()]),
@@ -177,6 +183,29 @@ impl Stream {
             self.phase = RequestPhase::Cancelled;
             self.interrupted = true;
         }
+    }
+
+    /// Begins the answer to a prompt of ours, on a server that only sends text.
+    pub fn own_begins(&mut self, prompt: &str) {
+        self.phase = RequestPhase::Started;
+        self.counted = false;
+        let from = prompt.char_indices().rev().nth(PROMPT_TAIL - 1).map_or(0, |(at, _)| at);
+        self.text(&prompt[from..], Kind::Prompt);
+        self.new_line();
+    }
+
+    /// A piece of that answer.
+    pub fn own_text(&mut self, text: &str) {
+        if self.active() {
+            self.phase = RequestPhase::FirstToken;
+        }
+        self.text(text, Kind::Plain);
+    }
+
+    /// The end of that answer.
+    pub fn own_ends(&mut self, error: Option<&String>) {
+        self.phase = if error.is_some() { RequestPhase::Failed } else { RequestPhase::Finished };
+        self.error = error.cloned();
     }
 
     /// Tokens per round, over the rounds seen.

@@ -201,11 +201,15 @@ fn row(buf: &Buffer, y: u16, ground: [u8; 3], default: ([u8; 3], [u8; 3]), out: 
             if style.dim {
                 attributes.push_str(" opacity=\"0.65\"");
             }
-            match (style.strike, style.underline) {
-                (true, true) => attributes.push_str(" text-decoration=\"line-through underline\""),
-                (true, false) => attributes.push_str(" text-decoration=\"line-through\""),
-                (false, true) => attributes.push_str(" text-decoration=\"underline\""),
-                (false, false) => {}
+            // Lines as shapes: not every renderer knows text-decoration beside textLength.
+            for (_, dy) in [(style.strike, ROW * 0.53), (style.underline, BASELINE + 2.0)].iter().filter(|l| l.0) {
+                let _ = writeln!(
+                    texts,
+                    "<rect x=\"{left:.2}\" y=\"{:.2}\" width=\"{span:.2}\" height=\"1\" fill=\"{}\"{}/>",
+                    top + dy,
+                    hex(style.fg),
+                    if style.dim { " opacity=\"0.65\"" } else { "" }
+                );
             }
             let _ = write!(
                 texts,
@@ -233,7 +237,7 @@ mod tests {
         buf.set_string(4, 0, "no", Style::new().add_modifier(Modifier::CROSSED_OUT | Modifier::DIM));
         buf.set_string(7, 0, "漢█", Style::new());
         let svg = render(&buf, [9; 3], [0; 3], "a & b");
-        for part in ["&lt;a&gt;", "#010203", "font-weight=\"bold\"", "line-through", "漢", "a &amp; b"] {
+        for part in ["&lt;a&gt;", "#010203", "font-weight=\"bold\"", "height=\"1\"", "漢", "a &amp; b"] {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert_eq!(svg, render(&buf, [9; 3], [0; 3], "a & b"));

@@ -201,14 +201,7 @@ pub trait Backend: Send + 'static {
     /// Fills `out` with host rows.
     fn upload(&mut self, data: &[f32], out: &mut Self::Buf);
     /// `out = input · wᵀ`, or `out += …` with `add`.
-    fn linear(
-        &mut self,
-        input: &Input<'_, Self::Buf>,
-        rows: usize,
-        w: &Self::Matrix,
-        out: &mut Self::Buf,
-        add: bool,
-    );
+    fn linear(&mut self, input: &Input<'_, Self::Buf>, rows: usize, w: &Self::Matrix, out: &mut Self::Buf, add: bool);
     /// RMSNorm of rows in place.
     fn norm(&mut self, x: &mut Self::Buf, rows: usize, weight: &[f32], eps: f32);
     /// Norms heads, rotates q and k by position, writes k and v into the caches' layer.

@@ -306,7 +306,11 @@ impl Model {
         self.own_running += 1;
         self.follow = None;
         self.text_scroll = 0;
-        vec![Effect::Generate(Prompt { text, max_tokens: self.max_tokens, temperature: self.temperature })]
+        let native = self.data.kind() == Some(ServerKind::Native);
+        let target = self.data.state.as_ref().and_then(|s| s.target.as_ref());
+        let model = target.filter(|_| !native).map(|t| t.name.clone());
+        self.data.answer_begins(&text);
+        vec![Effect::Generate(Prompt { text, max_tokens: self.max_tokens, temperature: self.temperature, model })]
     }
 
     fn cancel(&mut self) -> Vec<Effect> {

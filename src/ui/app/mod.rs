@@ -39,6 +39,9 @@ pub enum Msg {
         /// Milliseconds since the Unix epoch.
         now_ms: u64,
     },
+    /// Text of the answer to a prompt of ours. Servers that trace their rounds say the same in more detail; of others it
+    /// is all there is.
+    Answer(String),
     /// An effect came to its end.
     EffectResult(EffectResult),
 }
@@ -78,6 +81,8 @@ pub struct Prompt {
     pub max_tokens: usize,
     /// 0 is greedy.
     pub temperature: f32,
+    /// Model to ask for, where the server needs to be told.
+    pub model: Option<String>,
 }
 
 /// How things look.
@@ -265,6 +270,10 @@ impl Model {
                 self.tick(now_ms);
                 Vec::new()
             }
+            Msg::Answer(text) => {
+                self.dirty |= self.data.answer(&text) && self.frozen.is_none();
+                Vec::new()
+            }
             Msg::EffectResult(result) => self.result(result),
         }
     }
@@ -318,6 +327,7 @@ impl Model {
             }
             EffectResult::Generate(result) => {
                 self.own_running = self.own_running.saturating_sub(1);
+                self.data.answer_ended(&result);
                 if let Err(error) = result {
                     self.fail("prompt", &error);
                 }

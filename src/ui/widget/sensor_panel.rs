@@ -7,6 +7,7 @@ use crate::protocol::sensor::{GpuReading, HostReading, Sensors};
 use crate::ui::app::Model;
 use crate::ui::format::{ABSENT, bytes, percent, used_of};
 use crate::ui::paint::{Row, bar};
+use crate::ui::text;
 use crate::ui::theme::{Role, Theme};
 
 /// The readings to show, and whose they are: the server's while they come in, else this machine's.
@@ -144,9 +145,15 @@ fn host(buf: &mut Buffer, area: Rect, theme: &Theme, host: &HostReading) {
     row.right(format!(" rss {} ", bytes(host.rss)), normal);
     let columns = row.left();
     gauge(&mut row, theme, columns, fraction(host.mem_used, host.mem_total), false);
-    let mut row = Row::new(buf, area, 2);
-    row.put(" ", dim).put(if host.cpu_name.is_empty() { ABSENT } else { &host.cpu_name }, dim);
-    if let Some(reason) = &host.no_gpu_reason {
-        Row::new(buf, area, 3).put(format!(" no gpu: {reason}"), dim);
+    // The reason matters more than the processor's name: with few rows it takes the name's.
+    let reason = host.no_gpu_reason.as_ref().map(|r| format!("no gpu: {r}"));
+    let reason = reason.map_or_else(Vec::new, |r| text::wrap(&r, (area.width as usize).saturating_sub(2)));
+    let name = area.height as usize >= 3 + reason.len().min(2);
+    if name {
+        let mut row = Row::new(buf, area, 2);
+        row.put(" ", dim).put(if host.cpu_name.is_empty() { ABSENT } else { &host.cpu_name }, dim);
+    }
+    for (i, line) in reason.iter().enumerate() {
+        Row::new(buf, area, 2 + u16::from(name) + i as u16).put(format!(" {line}"), dim);
     }
 }

@@ -10,7 +10,7 @@ use crate::protocol::state::Readiness;
 use crate::source::Connection;
 use crate::ui::action::{self, Action, Context};
 use crate::ui::app::Model;
-use crate::ui::format::short;
+use crate::ui::format::{ABSENT, short};
 use crate::ui::paint::{Row, bar};
 use crate::ui::stream::{Kind, Stream};
 use crate::ui::text;
@@ -41,7 +41,8 @@ pub fn titles(model: &Model) -> (String, String) {
         RequestPhase::Cancelled => "cancelled",
         RequestPhase::Failed => "failed",
     };
-    let mut title = format!("text · {phase} · {} tok", stream.tokens);
+    let tokens = if stream.counted { stream.tokens.to_string() } else { ABSENT.into() };
+    let mut title = format!("text · {phase} · {tokens} tok");
     if stream.rounds > 0 {
         let tau = if model.look.ascii { "tau" } else { "τ" };
         title.push_str(&format!(" · {} rounds · {tau} {}", stream.rounds, short(stream.tau())));

@@ -135,14 +135,7 @@ pub struct Query<'a> {
 }
 
 /// Attention of one head; `out` is `head_dim` wide.
-pub fn attend(
-    level: Level,
-    cache: &Cache,
-    layer: usize,
-    query: &Query<'_>,
-    scratch: &mut Scratch,
-    out: &mut [f32],
-) {
+pub fn attend(level: Level, cache: &Cache, layer: usize, query: &Query<'_>, scratch: &mut Scratch, out: &mut [f32]) {
     let base = query.prefix.end;
     let picks = &mut scratch.picks;
     picks.clear();

@@ -335,10 +335,8 @@ mod tests {
                 for o in 0..n {
                     w.row(o, &mut row);
                     for r in 0..rows {
-                        let want: f64 =
-                            row.iter().zip(&x[r * k..]).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-                        let size: f64 =
-                            row.iter().zip(&x[r * k..]).map(|(a, b)| f64::from(a * b).abs()).sum::<f64>();
+                        let want: f64 = row.iter().zip(&x[r * k..]).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
+                        let size: f64 = row.iter().zip(&x[r * k..]).map(|(a, b)| f64::from(a * b).abs()).sum::<f64>();
                         let bound = if w.format == Format::F32 { 1e-6 } else { 6e-3 } * size + 1e-5;
                         let got = f64::from(got[r * n + o]);
                         assert!((got - want).abs() < bound, "{:?} {level}: {got} against {want}", w.format);

@@ -153,20 +153,10 @@ impl Backend for Cpu {
     type Cache = Cache;
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            kind: "cpu".into(),
-            name: cpu_name(),
-            threads: self.pool.count(),
-            kernels: self.level.to_string(),
-        }
+        DeviceInfo { kind: "cpu".into(), name: cpu_name(), threads: self.pool.count(), kernels: self.level.to_string() }
     }
 
-    fn pack(
-        &self,
-        parts: &[TensorView<'_>],
-        select: Option<&[u32]>,
-        store: Store,
-    ) -> Result<Matrix, WeightsError> {
+    fn pack(&self, parts: &[TensorView<'_>], select: Option<&[u32]>, store: Store) -> Result<Matrix, WeightsError> {
         Matrix::pack(parts, select, store)
     }
 

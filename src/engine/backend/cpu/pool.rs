@@ -41,8 +41,7 @@ impl Worker<'_> {
         } else {
             // A thread that panicked never arrives; the others must not wait for it.
             wait_until(|| {
-                barrier.generation.load(Ordering::Acquire) != generation
-                    || self.shared.panicked.load(Ordering::Relaxed)
+                barrier.generation.load(Ordering::Acquire) != generation || self.shared.panicked.load(Ordering::Relaxed)
             });
         }
     }
@@ -113,9 +112,7 @@ impl Pool {
         let mut workers = Vec::new();
         for id in 1..count {
             let shared = Arc::clone(&shared);
-            let spawned = thread::Builder::new()
-                .name(format!("kernel-{id}"))
-                .spawn(move || work(&shared, id, count));
+            let spawned = thread::Builder::new().name(format!("kernel-{id}")).spawn(move || work(&shared, id, count));
             // Fewer threads than asked for would leave barriers waiting for ever, so this must not be ignored.
             workers.push(spawned.expect("the system refuses to start a thread"));
         }
