@@ -1,64 +1,14 @@
 //! Checkpoints: what is read, what is refused and how the refusal reads; nothing in a file may panic.
 
+mod support;
+
 use std::fs;
 use std::path::Path;
 
 use proptest::prelude::*;
 use spectop::engine::api::ModelSource;
 use spectop::engine::weights::{Checkpoint, DType, WeightsError};
-
-/// Builds GGUF files.
-#[derive(Default)]
-struct Gguf {
-    pairs: Vec<u8>,
-    pair_count: u64,
-    infos: Vec<u8>,
-    info_count: u64,
-    data: Vec<u8>,
-}
-
-impl Gguf {
-    fn text(out: &mut Vec<u8>, text: &str) {
-        out.extend((text.len() as u64).to_le_bytes());
-        out.extend(text.as_bytes());
-    }
-    fn pair(mut self, key: &str, kind: u32, value: &[u8]) -> Self {
-        Self::text(&mut self.pairs, key);
-        self.pairs.extend(kind.to_le_bytes());
-        self.pairs.extend(value);
-        self.pair_count += 1;
-        self
-    }
-    fn tensor(mut self, name: &str, dims: &[u64], kind: u32, data: &[u8]) -> Self {
-        while !self.data.len().is_multiple_of(32) {
-            self.data.push(0);
-        }
-        let offset = self.data.len() as u64;
-        self.data.extend(data);
-        self.info(name, dims, kind, offset)
-    }
-    fn info(mut self, name: &str, dims: &[u64], kind: u32, offset: u64) -> Self {
-        Self::text(&mut self.infos, name);
-        self.infos.extend((dims.len() as u32).to_le_bytes());
-        dims.iter().for_each(|d| self.infos.extend(d.to_le_bytes()));
-        self.infos.extend(kind.to_le_bytes());
-        self.infos.extend(offset.to_le_bytes());
-        self.info_count += 1;
-        self
-    }
-    fn bytes(&self) -> Vec<u8> {
-        let mut out = b"GGUF\x03\0\0\0".to_vec();
-        out.extend(self.info_count.to_le_bytes());
-        out.extend(self.pair_count.to_le_bytes());
-        out.extend(&self.pairs);
-        out.extend(&self.infos);
-        while !out.len().is_multiple_of(32) {
-            out.push(0);
-        }
-        out.extend(&self.data);
-        out
-    }
-}
+use support::gguf::Gguf;
 
 fn open(path: &Path) -> Result<Checkpoint, WeightsError> {
     Checkpoint::open(&ModelSource::Path(path.to_owned()))

@@ -1,10 +1,13 @@
 //! Command line: one file a subcommand. This file says what can be asked for.
 
 pub mod attach;
+pub mod conformance;
 pub mod dashboard;
+pub mod generate;
 pub mod screen_loop;
 pub mod screenshot;
 pub mod serve;
+pub mod setup;
 pub mod snapshot;
 
 use std::path::PathBuf;

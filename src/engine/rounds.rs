@@ -131,9 +131,10 @@ impl<B: Backend> Core<B> {
         for (w, range) in work.iter_mut().zip(&mut ranges) {
             let sequence = &mut *w.sequence;
             let block = match w.task {
-                Task::Decode(settings) if settings.mode.drafts() => {
-                    let size = settings.block_size.min(sequence.max_len - sequence.cached);
-                    Some((sequence.seed(), size))
+                // The whole block is drafted even where fewer tokens may follow: the number of slots changes every
+                // prediction of a bidirectional drafter. Surplus slots are left out of the proposal.
+                Task::Decode(settings) if settings.mode.drafts() && sequence.useful_drafts() > 0 => {
+                    Some((sequence.seed(), settings.block_size))
                 }
                 _ if sequence.must_flush(drafter.feature_width()) => None,
                 _ => continue,
@@ -162,6 +163,7 @@ impl<B: Backend> Core<B> {
                 (Some(drafter), Task::Decode(settings)) if !range.is_empty() => {
                     let rows: Vec<Vec<f32>> = range
                         .clone()
+                        .take(w.sequence.useful_drafts())
                         .map(|row| {
                             let mut logits = Vec::new();
                             drafter.logits_row(&self.backend, row, &mut logits);

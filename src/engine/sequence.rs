@@ -80,6 +80,11 @@ impl<B: Backend> Sequence<B> {
         self.tokens.len() - self.prompt
     }
 
+    /// Drafts that can still become tokens: a round adds one token of the target's own to those it accepts.
+    pub fn useful_drafts(&self) -> usize {
+        self.max_len.saturating_sub(self.tokens.len() + 1)
+    }
+
     /// Whether no token may follow.
     pub fn full(&self) -> bool {
         self.tokens.len() >= self.max_len

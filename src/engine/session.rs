@@ -79,7 +79,7 @@ impl<B: Backend> Session<B> {
             wish: queued.request.mode,
             client: queued.client,
             joiner: TextJoiner::default(),
-            matcher: StopMatcher::new(queued.request.stop),
+            matcher: StopMatcher::new(&queued.request.stop),
             max_tokens: queued.request.max_tokens,
             submitted: queued.submitted,
             started: now,
@@ -155,7 +155,7 @@ impl<B: Backend> Session<B> {
             let id = self.sequence.tokens[from + i];
             let piece = self.matcher.push(&self.joiner.push(text.tokenizer.bytes(id)));
             out.push_str(&piece.text);
-            if piece.matched {
+            if piece.stopped {
                 // Plain decoding would have stopped here, so what was drafted beyond goes.
                 committed = i + 1;
                 self.sequence.tokens.truncate(from + committed);

@@ -81,30 +81,28 @@ fn strftime(format: &str, seconds: u64) -> String {
             out.push(c);
             continue;
         }
-        match chars.next() {
-            Some('Y') => out += &year.to_string(),
-            Some('y') => out += &format!("{:02}", year % 100),
-            Some('m') => out += &format!("{month:02}"),
-            Some('d') => out += &format!("{date:02}"),
-            Some('B') => out += month_name,
-            Some('b' | 'h') => out += &month_name[..3],
-            Some('A') => out += day_name,
-            Some('a') => out += &day_name[..3],
-            Some('H') => out += &format!("{hour:02}"),
-            Some('I') => out += &format!("{:02}", (hour + 11) % 12 + 1),
-            Some('p') => out += if hour < 12 { "AM" } else { "PM" },
-            Some('M') => out += &format!("{minute:02}"),
-            Some('S') => out += &format!("{:02}", second % 60),
-            Some('F') => out += &format!("{year}-{month:02}-{date:02}"),
-            Some('T') => out += &format!("{hour:02}:{minute:02}:{:02}", second % 60),
-            Some('Z') => out += "UTC",
-            Some('z') => out += "+0000",
-            Some('%') | None => out.push('%'),
-            Some(other) => {
-                out.push('%');
-                out.push(other);
-            }
-        }
+        let part = match chars.next() {
+            Some('Y') => year.to_string(),
+            Some('y') => format!("{:02}", year % 100),
+            Some('m') => format!("{month:02}"),
+            Some('d') => format!("{date:02}"),
+            Some('B') => month_name.to_owned(),
+            Some('b' | 'h') => month_name[..3].to_owned(),
+            Some('A') => day_name.to_owned(),
+            Some('a') => day_name[..3].to_owned(),
+            Some('H') => format!("{hour:02}"),
+            Some('I') => format!("{:02}", (hour + 11) % 12 + 1),
+            Some('p') => if hour < 12 { "AM" } else { "PM" }.to_owned(),
+            Some('M') => format!("{minute:02}"),
+            Some('S') => format!("{:02}", second % 60),
+            Some('F') => format!("{year}-{month:02}-{date:02}"),
+            Some('T') => format!("{hour:02}:{minute:02}:{:02}", second % 60),
+            Some('Z') => "UTC".to_owned(),
+            Some('z') => "+0000".to_owned(),
+            Some('%') | None => "%".to_owned(),
+            Some(other) => format!("%{other}"),
+        };
+        out.push_str(&part);
     }
     out
 }

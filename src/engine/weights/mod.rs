@@ -1,10 +1,12 @@
 //! Reading checkpoints: one view on GGUF files, safetensors folders and embedded files.
 
 mod alias;
+pub mod bundle;
 mod dequantize;
 mod dtype;
 mod error;
 pub mod gguf;
+pub mod hub;
 mod mmap;
 mod safetensors;
 

@@ -1,0 +1,70 @@
+//! `spectop setup`: fetch and check the default target model.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Exit, Failure};
+use crate::engine::weights::hub;
+use crate::protocol::state::Readiness;
+
+/// Fetches the default target, showing progress on stderr; prints its path on stdout.
+#[allow(clippy::needless_pass_by_value)] // subcommands own their arguments
+pub fn run(from: Option<PathBuf>, force: bool) -> Result<(), Failure> {
+    let mut view = View::new(std::io::stderr().is_terminal());
+    let result = hub::fetch(from.as_deref(), force, &mut |progress| view.show(&progress));
+    view.clear();
+    let path = result.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
+    eprintln!("The default model is ready and checked.");
+    println!("{}", path.display());
+    Ok(())
+}
+
+/// A bar on a terminal, lines elsewhere.
+enum View {
+    Bar(ProgressBar),
+    Lines { what: String, tenths: u64 },
+}
+
+impl View {
+    fn new(terminal: bool) -> Self {
+        if !terminal {
+            return Self::Lines { what: String::new(), tenths: 0 };
+        }
+        let bar = ProgressBar::new(1000);
+        if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} %  {eta}") {
+            bar.set_style(style);
+        }
+        Self::Bar(bar)
+    }
+
+    fn show(&mut self, progress: &Readiness) {
+        let Readiness::Loading { what, fraction } = progress else { return };
+        match self {
+            Self::Bar(bar) => {
+                if bar.message() != *what {
+                    bar.set_message(what.clone());
+                    bar.reset_eta();
+                }
+                bar.set_position((fraction.unwrap_or(0.0) * 1000.0) as u64);
+            }
+            Self::Lines { what: shown, tenths } => {
+                let now = (fraction.unwrap_or(0.0) * 10.0) as u64;
+                if shown != what {
+                    eprintln!("{what}");
+                    (*shown, *tenths) = (what.clone(), 0);
+                } else if now > *tenths {
+                    eprintln!("{what}: {} %", now * 10);
+                    *tenths = now;
+                }
+            }
+        }
+    }
+
+    fn clear(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
