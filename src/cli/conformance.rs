@@ -262,9 +262,7 @@ impl Player {
             };
             checks.push(match ids {
                 Ok(ids) => same_ids(&name("prompt ids"), &ids, &case.prompt_ids, None),
-                Err(problem) => {
-                    Check { name: name("prompt ids"), passed: false, deviation: None, note: problem }
-                }
+                Err(problem) => Check { name: name("prompt ids"), passed: false, deviation: None, note: problem },
             });
         }
         if let Some(want) = &case.prompt_logits_last {
@@ -306,22 +304,17 @@ impl Player {
     /// are its own.
     fn whole_blocks(&self, lengths: &[usize], room: usize) -> usize {
         let mut seed = 0;
-        lengths.iter().take_while(|&&length| {
-            let whole = seed + self.block_size <= room;
-            seed += length;
-            whole
-        }).count()
+        lengths
+            .iter()
+            .take_while(|&&length| {
+                let whole = seed + self.block_size <= room;
+                seed += length;
+                whole
+            })
+            .count()
     }
 
-    fn mode(
-        &mut self,
-        checks: &mut Vec<Check>,
-        name: &str,
-        case: &Case,
-        want: &Recorded,
-        mode: Mode,
-        budget: usize,
-    ) {
+    fn mode(&mut self, checks: &mut Vec<Check>, name: &str, case: &Case, want: &Recorded, mode: Mode, budget: usize) {
         let (ids, rounds, margins) = self.decode(case, self.settings(mode, budget));
         let margins = case.greedy_top2_margin.as_deref().unwrap_or(&margins);
         checks.push(same_ids(&format!("{name} output ids"), &ids, &want.output_ids, Some(margins)));

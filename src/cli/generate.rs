@@ -94,12 +94,7 @@ async fn generate(args: &GenerateArgs, config: EngineConfig, resolve: Resolve) -
         id: None,
         prompt,
         max_tokens: args.max_tokens,
-        sampling: Sampling {
-            temperature: args.temperature,
-            top_p: args.top_p,
-            top_k: args.top_k,
-            seed: args.seed,
-        },
+        sampling: Sampling { temperature: args.temperature, top_p: args.top_p, top_k: args.top_k, seed: args.seed },
         stop: args.stop.clone(),
         ignore_eos: args.ignore_eos,
         mode: ModeRequest::default(),

@@ -188,7 +188,7 @@ table! {
     Dashboard ChainSeed [ch('c')] "" "start the tree from the whole top-1 chain, or not";
     Dashboard Rerun [ch('r')] "rerun" "send the last prompt again";
     Dashboard Pause [ch(' ')] "pause" "freeze the view; collecting goes on";
-    Dashboard Rejected [ch('x')] "rejects" "rejected drafts: last round, every round, clean text";
+    Dashboard Rejected [ch('x')] "rejects" "rejected drafts: of the last round, of all rounds, clean text";
     Dashboard LogSize [ch('l')] "log" "bigger or smaller log";
     Dashboard FollowNext [ch('n')] "" "follow the next request";
     Dashboard FollowNewest [ch('f')] "" "follow the newest request";

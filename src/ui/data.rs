@@ -1,7 +1,7 @@
 //! What is known about the server and this machine: everything that a pause freezes.
 
 use crate::protocol::event::{Event, Level, LogLine, RequestEvent, RequestPhase, Sample};
-use crate::protocol::mode::{Mode, ModeChange, ModeSettings};
+use crate::protocol::mode::{Mode, ModeSettings};
 use crate::protocol::sensor::Sensors;
 use crate::protocol::state::{Readiness, State};
 use crate::protocol::trace::Round;
@@ -201,7 +201,8 @@ impl Data {
     fn event(&mut self, event: Event, now_ms: u64) -> Urgency {
         match event {
             Event::Hello(state) => self.hello(state, now_ms),
-            Event::Mode(change) => self.mode_changed(change, now_ms),
+            // The engine logs the change itself; here it becomes a mark on the charts.
+            Event::Mode(change) => self.in_force(change.settings),
             Event::Request(event) => self.request(&event, now_ms),
             Event::Round(round) => return self.round(&round),
             Event::Sample(sample) => return self.sampled(sample, now_ms),
@@ -220,6 +221,10 @@ impl Data {
         if self.state.as_ref().is_some_and(|s| s.pid != state.pid) {
             self.note(now_ms, Level::Warn, "link", "the server was restarted: its counters begin anew");
             self.speeds.reset();
+        }
+        // What stood there while the models were loading was not in force.
+        if !matches!(self.readiness, Some(Readiness::Ready)) {
+            self.mode = None;
         }
         self.progress(state.readiness.clone(), now_ms);
         self.in_force(state.mode);
@@ -240,21 +245,6 @@ impl Data {
             }
         }
         self.readiness = Some(readiness);
-    }
-
-    fn mode_changed(&mut self, change: ModeChange, now_ms: u64) {
-        if self.mode != Some(change.settings) {
-            let before = self.mode.map_or_else(|| "?".to_owned(), |m| m.label());
-            let seed = match (self.mode.map(|m| m.chain_seed), change.settings.chain_seed) {
-                (Some(false), true) => ", chain seed on",
-                (Some(true), false) => ", chain seed off",
-                _ => "",
-            };
-            let text =
-                format!("mode {before} → {}{seed}, from round {}", change.settings.label(), change.effective_round);
-            self.note(now_ms, Level::Info, "mode", &text);
-        }
-        self.in_force(change.settings);
     }
 
     fn in_force(&mut self, settings: ModeSettings) {

@@ -127,7 +127,12 @@ pub fn titles(buf: &mut Buffer, area: Rect, theme: &Theme, focus: bool, title: &
         row.put(format!(" {title} "), theme.style(if focus { Role::BorderFocus } else { Role::TextStrong }));
     }
     if !note.is_empty() {
-        row.right(format!(" {note} "), theme.style(Role::TextDim));
+        let (note, style) = (format!(" {note} "), theme.style(Role::TextDim));
+        if text::width(&note) <= row.left() {
+            row.right(note, style);
+        } else {
+            row.put(note, style);
+        }
     }
 }
 

@@ -10,7 +10,7 @@ const MAX_PIECES: usize = 40_000;
 /// Pieces of one line; a longer line is broken.
 const MAX_LINE: usize = 2_000;
 /// Rejected tokens shown of a round.
-const MAX_REJECTED: usize = 8;
+const MAX_REJECTED: usize = 4;
 
 /// Characters of a prompt that are shown above its answer.
 const PROMPT_TAIL: usize = 200;
@@ -221,7 +221,7 @@ impl Stream {
     /// the chain; in a tree the branch that the drafter believed in.
     fn rejected(&mut self, round: &Round) {
         let mut node = round.accepted.last().copied().unwrap_or(0);
-        for _ in 0..MAX_REJECTED {
+        for shown in 0.. {
             let best = round
                 .proposed
                 .iter()
@@ -229,6 +229,9 @@ impl Stream {
                 .filter(|(i, p)| p.parent == node && !round.accepted.contains(&(i + 1)))
                 .max_by(|(_, a), (_, b)| a.logprob.total_cmp(&b.logprob));
             let Some((index, proposed)) = best else { return };
+            if shown == MAX_REJECTED {
+                return self.push("…", Kind::Rejected, false);
+            }
             let text = String::from_utf8_lossy(proposed.token.as_bytes()).replace('\n', "↵");
             self.push(&format!("‹{text}›"), Kind::Rejected, false);
             if index < node {

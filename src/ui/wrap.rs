@@ -35,7 +35,7 @@ impl Rejects {
     pub fn label(self) -> &'static str {
         match self {
             Rejects::LastRound => "rejects: last round",
-            Rejects::Inline => "rejects: every round",
+            Rejects::Inline => "rejects and round ends: everywhere",
             Rejects::Clean => "clean text",
         }
     }
@@ -55,7 +55,12 @@ pub struct Cell {
 fn shown(piece: &Piece, rejects: Rejects, last_step: u64) -> bool {
     match rejects {
         Rejects::Inline => true,
-        Rejects::LastRound => piece.kind != Kind::Rejected || piece.step == last_step,
+        // The bonus token ends each round and says so by its shape; marks between all rounds would only tear words apart.
+        Rejects::LastRound => match piece.kind {
+            Kind::Boundary => false,
+            Kind::Rejected => piece.step == last_step,
+            _ => true,
+        },
         Rejects::Clean => !piece.mark && piece.kind != Kind::Rejected,
     }
 }
@@ -198,8 +203,8 @@ mod tests {
             rows(&l, 20, rejects, last).concat().iter().map(|c| c.symbol.as_str()).collect()
         };
         assert_eq!(show(Rejects::Inline, 5), "a‹b›c│");
-        assert_eq!(show(Rejects::LastRound, 0), "a‹b›c│");
-        assert_eq!(show(Rejects::LastRound, 5), "ac│");
+        assert_eq!(show(Rejects::LastRound, 0), "a‹b›c");
+        assert_eq!(show(Rejects::LastRound, 5), "ac");
         assert_eq!(show(Rejects::Clean, 0), "ac");
     }
 }

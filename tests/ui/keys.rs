@@ -42,7 +42,6 @@ fn a_mode_switch_is_pending_until_the_server_confirms_it() {
     model.update(ack(settings(Mode::Ddtree)));
     let screen = text(&draw(&model));
     assert!(screen.contains("▸DDTREE r32◂") && !screen.contains("pending"));
-    assert!(screen.contains("mode off → ddtree r32, from round 7"));
     assert_eq!(key(&mut model, 't'), [], "already in force");
 }
 

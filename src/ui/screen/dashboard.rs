@@ -84,15 +84,15 @@ fn normal(model: &Model, body: Rect, areas: &mut Areas) {
     if model.log_big {
         let rest = body.height.saturating_sub(3).saturating_sub(rates);
         let rows = stack(body, &[rates, rest]);
-        (areas.throughput, areas.acceptance) = split(rows[0], 46);
+        (areas.throughput, areas.acceptance) = split(rows[0], 48);
         areas.log = rows[1];
         return;
     }
     let text = content.saturating_sub(rates + gauges + log);
     let rows = stack(body, &[text, rates, gauges, log]);
     areas.text = rows[0];
-    (areas.throughput, areas.acceptance) = split(rows[1], 46);
-    (areas.latency, areas.sensors) = split(rows[2], 46);
+    (areas.throughput, areas.acceptance) = split(rows[1], 48);
+    (areas.latency, areas.sensors) = split(rows[2], 48);
     areas.log = rows[3];
 }
 
@@ -194,9 +194,9 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
 
 /// Queue and cache in a few words.
 fn queue(sample: Option<&Sample>) -> String {
-    let Some(s) = sample else { return "— run · — wait · KV — %".into() };
+    let Some(s) = sample else { return "— run — wait KV — %".into() };
     let kv = (s.kv_capacity > 0).then(|| s.kv_used as f64 * 100.0 / s.kv_capacity as f64);
-    format!("{} run · {} wait · KV {}", count(s.running as u64), count(s.waiting as u64), percent(kv))
+    format!("{} run {} wait KV {}", count(s.running as u64), count(s.waiting as u64), percent(kv))
 }
 
 fn acceptance(model: &Model, inside: Rect, buf: &mut Buffer) {

@@ -26,11 +26,11 @@ pub fn lines(model: &Model) -> Vec<Line> {
             ("‹rejected›".into(), token(Kind::Rejected)),
             (" drafts  ".into(), dim),
             ("bonus".into(), token(Kind::Bonus)),
-            (": the target's own token".into(), dim),
+            (": the target's own token, ends a verify round".into(), dim),
         ],
         vec![
             (" │".into(), token(Kind::Boundary)),
-            (" end of a verify round   ".into(), dim),
+            (" end of a verify round (with x)   ".into(), dim),
             ("plain".into(), token(Kind::Plain)),
             (" written without drafts".into(), dim),
         ],

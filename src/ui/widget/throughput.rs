@@ -14,8 +14,8 @@ use crate::ui::theme::Role;
 /// Title of the panel, and the scale of its chart.
 pub fn titles(model: &Model, area: Rect) -> (String, String) {
     let columns = model.shown().history.columns(area.width.saturating_sub(2) as usize, |p| p.tok_s);
-    let scale = if model.shown().history.is_empty() { None } else { Some(chart::ceiling(&columns)) };
-    let note = scale.map_or_else(String::new, |s| format!("chart to {s} tok/s"));
+    let measured = columns.iter().any(|c| matches!(c, Column::Value(..)));
+    let note = if measured { format!("chart to {} tok/s", chart::ceiling(&columns)) } else { String::new() };
     ("throughput".into(), note)
 }
 
