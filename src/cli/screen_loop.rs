@@ -182,12 +182,11 @@ impl Session {
                     self.take(Msg::EffectResult(result))?
                 }
                 Some(text) = self.answers.1.recv() => self.take(Msg::Answer(text))?,
-                update = updates.recv(), if updates_open => match update {
-                    Some(update) => self.burst(update, &mut updates)?,
-                    None => {
-                        updates_open = false;
-                        Flow::On
-                    }
+                update = updates.recv(), if updates_open => if let Some(update) = update {
+                    self.burst(update, &mut updates)?
+                } else {
+                    updates_open = false;
+                    Flow::On
                 },
             };
             if matches!(flow, Flow::Leave) {

@@ -63,6 +63,8 @@ pub struct Data {
     pub local: Option<Sensors>,
     /// Events lost by us since attaching.
     pub lagged: u64,
+    /// Why the connection was lost, until it is there again.
+    lost: Option<String>,
     history_at_ms: u64,
 }
 
@@ -84,6 +86,7 @@ impl Data {
             log: Log::default(),
             local: None,
             lagged: 0,
+            lost: None,
             history_at_ms: now_ms,
         }
     }
@@ -179,16 +182,18 @@ impl Data {
         match &connection {
             Connection::Connecting => {}
             Connection::Connected { .. } => {
+                self.lost = None;
                 if !self.connected() {
                     self.note(now_ms, Level::Info, "link", "connected");
                 }
             }
             Connection::Lost { reason, retry_in } => {
                 self.retry_at_ms = now_ms.saturating_add(retry_in.as_millis().min(u128::from(u64::MAX)) as u64);
-                let again = matches!(&self.connection, Connection::Lost { reason: before, .. } if before == reason);
-                if !again {
+                // Attempts go on for as long as it takes: the same reason is worth one line.
+                if self.lost.as_ref() != Some(reason) {
                     self.note(now_ms, Level::Error, "link", &format!("server gone: {reason}"));
                 }
+                self.lost = Some(reason.clone());
                 self.sample = None;
                 self.readiness = None;
                 self.streams.iter_mut().for_each(Stream::interrupt);
@@ -255,17 +260,15 @@ impl Data {
     }
 
     fn stream(&mut self, id: &str) -> &mut Stream {
-        let at = match self.streams.iter().position(|s| s.id == id) {
-            Some(at) => at,
-            None => {
-                if self.streams.len() >= MAX_STREAMS {
-                    let oldest = self.streams.iter().position(|s| !s.active()).unwrap_or(0);
-                    self.streams.remove(oldest);
-                }
-                self.streams.push(Stream::new(id));
-                self.streams.len() - 1
+        let known = self.streams.iter().position(|s| s.id == id);
+        let at = known.unwrap_or_else(|| {
+            if self.streams.len() >= MAX_STREAMS {
+                let oldest = self.streams.iter().position(|s| !s.active()).unwrap_or(0);
+                self.streams.remove(oldest);
             }
-        };
+            self.streams.push(Stream::new(id));
+            self.streams.len() - 1
+        });
         &mut self.streams[at]
     }
 

@@ -15,7 +15,7 @@ pub fn short(value: Option<f64>) -> String {
         a if a < 999.95 => format!("{v:.1}"),
         a if a < 999_950.0 => format!("{:.1}k", v / 1e3),
         a if a < 999_950_000.0 => format!("{:.1}M", v / 1e6),
-        _ => format!("{:.3e}", v),
+        _ => format!("{v:.3e}"),
     }
 }
 
@@ -28,7 +28,7 @@ pub fn count(n: u64) -> String {
 pub fn ms(value: Option<f64>) -> String {
     match finite(value) {
         None => ABSENT.into(),
-        Some(v) if v >= 10_000.0 => format!("{:.1} s", v / 1e3),
+        Some(v) if v >= 10_000.0 => format!("{} s", short(Some(v / 1e3))),
         Some(v) => format!("{} ms", ms_bare(v)),
     }
 }
@@ -43,7 +43,7 @@ pub fn ms_bare(v: f64) -> String {
         a if a < 9.995 => format!("{v:.2}"),
         a if a < 99.95 => format!("{v:.1}"),
         a if a < 99_999.5 => format!("{v:.0}"),
-        _ => format!("{:.0}s", v / 1e3),
+        _ => format!("{}s", short(Some(v / 1e3))),
     }
 }
 
@@ -57,14 +57,17 @@ pub fn share(v: f64) -> String {
 
 /// Percent: `93 %`.
 pub fn percent(value: Option<f64>) -> String {
-    finite(value).map_or_else(|| format!("{ABSENT} %"), |v| format!("{v:.0} %"))
+    finite(value).map_or_else(
+        || format!("{ABSENT} %"),
+        |v| if v.abs() < 10_000.0 { format!("{v:.0} %") } else { format!("{} %", short(Some(v))) },
+    )
 }
 
 /// Bytes: `812 MiB`, `61.2 GiB`.
 pub fn bytes(value: Option<u64>) -> String {
+    const KIB: f64 = 1024.0;
     let Some(b) = value else { return ABSENT.into() };
     let b = b as f64;
-    const KIB: f64 = 1024.0;
     match b {
         _ if b < KIB => format!("{b:.0} B"),
         _ if b < KIB * KIB => format!("{:.0} KiB", b / KIB),

@@ -45,25 +45,8 @@ impl Speeds {
     /// Takes a round in. The stage times of an engine round are shared by its sessions and are counted once.
     pub fn add(&mut self, label: &str, round: &Round) {
         self.clock += 1;
-        let at = match self.entries.iter().position(|e| e.label == label) {
-            Some(at) => at,
-            None => {
-                if self.entries.len() == CAPACITY
-                    && let Some(oldest) = (0..CAPACITY).min_by_key(|i| self.entries[*i].used)
-                {
-                    self.entries.remove(oldest);
-                }
-                self.entries.push(Entry {
-                    label: label.to_owned(),
-                    mode: round.mode,
-                    tokens: 0,
-                    ms: 0.0,
-                    rounds: 0,
-                    used: 0,
-                });
-                self.entries.len() - 1
-            }
-        };
+        let known = self.entries.iter().position(|e| e.label == label);
+        let at = known.unwrap_or_else(|| self.begin(label, round.mode));
         let entry = &mut self.entries[at];
         entry.used = self.clock;
         entry.tokens += round.committed.len() as u64;
@@ -73,6 +56,17 @@ impl Speeds {
             entry.rounds += 1;
         }
         self.last_round = Some(round.round);
+    }
+
+    /// A place for a new mode; the one not used for longest makes room.
+    fn begin(&mut self, label: &str, mode: Mode) -> usize {
+        if self.entries.len() == CAPACITY
+            && let Some(oldest) = (0..CAPACITY).min_by_key(|i| self.entries[*i].used)
+        {
+            self.entries.remove(oldest);
+        }
+        self.entries.push(Entry { label: label.to_owned(), mode, tokens: 0, ms: 0.0, rounds: 0, used: 0 });
+        self.entries.len() - 1
     }
 
     /// Forgets everything.

@@ -186,13 +186,11 @@ impl Theme {
 
     /// A built-in theme by name; the error lists the names.
     pub fn built_in(name: &str) -> Result<Self, String> {
-        match BUILT_IN.iter().find(|(n, _)| *n == name) {
-            Some((name, source)) => Self::parse(name, source),
-            None => {
-                let names: Vec<_> = BUILT_IN.iter().map(|(n, _)| *n).collect();
-                Err(format!("there is no theme \"{name}\"; use one of {}", names.join(", ")))
-            }
+        if let Some((name, source)) = BUILT_IN.iter().find(|(n, _)| *n == name) {
+            return Self::parse(name, source);
         }
+        let names: Vec<_> = BUILT_IN.iter().map(|(n, _)| *n).collect();
+        Err(format!("there is no theme \"{name}\"; use one of {}", names.join(", ")))
     }
 
     /// The theme after `name` in the built-in order.

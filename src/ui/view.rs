@@ -20,11 +20,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     buf.set_style(area, theme.base());
     let fits = |(columns, rows): (u16, u16)| area.width >= columns && area.height >= rows;
-    if !fits(compact::LEAST) {
-        let (columns, rows) = compact::LEAST;
-        let text = format!("needs {columns}×{rows}, has {}×{}", area.width, area.height);
-        Row::new(buf, area, 0).put(text, theme.style(Role::StateWarn));
-    } else {
+    if fits(compact::LEAST) {
         let screen = Rect { height: area.height - 1, ..area };
         if fits(dashboard::NORMAL) {
             dashboard::draw(model, screen, buf);
@@ -33,6 +29,10 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         }
         overlay(model, screen, buf);
         footer::draw(model, Rect { y: area.bottom() - 1, height: 1, ..area }, buf);
+    } else {
+        let (columns, rows) = compact::LEAST;
+        let text = format!("needs {columns}×{rows}, has {}×{}", area.width, area.height);
+        Row::new(buf, area, 0).put(text, theme.style(Role::StateWarn));
     }
     if model.look.ascii {
         ascii::flatten(buf, area);

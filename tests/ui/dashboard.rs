@@ -237,8 +237,7 @@ fn tokens_differ_by_colour_and_shape_on_screen() {
                             buf.cell((x + i as u16, *y)).is_some_and(|cell| cell.symbol() == c.to_string())
                         })
                 })
-                .map(|at| buf[at].clone())
-                .unwrap_or_else(|| panic!("{needle} is not on\n{}", text(&buf)))
+                .map_or_else(|| panic!("{needle} is not on\n{}", text(&buf)), |at| buf[at].clone())
         };
         let (accepted, rejected, bonus) = (find("ACCEPT"), find("‹ the›"), find("BONUS"));
         assert!(bonus.modifier.contains(Modifier::BOLD), "{theme}");

@@ -174,10 +174,8 @@ pub fn tokens(text: &str) -> Vec<Token> {
             out.extend(encoded.iter().map(|b| Token::new(2, &[*b])));
             continue;
         }
-        if !c.is_alphanumeric() || word.len() > 6 {
-            if !word.is_empty() && word != b" " {
-                out.push(Token::new(1, &std::mem::take(&mut word)));
-            }
+        if (!c.is_alphanumeric() || word.len() > 6) && !word.is_empty() && word != b" " {
+            out.push(Token::new(1, &std::mem::take(&mut word)));
         }
         word.extend_from_slice(encoded);
         if c == '\n' {

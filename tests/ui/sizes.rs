@@ -35,11 +35,11 @@ fn extreme() -> Model {
     let mut model = session::model("default-dark", 80, 24);
     let event = |e| Msg::Source(Update::Event(e));
     let long = "very long 漢字 \u{301}\x1b".repeat(200);
-    model.url = long.clone();
+    model.url.clone_from(&long);
     model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Sglang })));
     let mut state = session::state(Readiness::Ready, Some(&long));
     state.uptime_s = f64::MAX;
-    state.target.as_mut().expect("a target").name = long.clone();
+    state.target.as_mut().expect("a target").name.clone_from(&long);
     state.mode =
         ModeSettings { mode: Mode::Shadow, block_size: usize::MAX, tree_budget: usize::MAX, chain_seed: false };
     state.limits.modes.clear();

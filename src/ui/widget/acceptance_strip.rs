@@ -35,15 +35,14 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, sample: Option<&Sample>
     let capacity = columns * rows;
     let shown = if shares.len() > capacity { capacity - 1 } else { shares.len() };
     let width = area.width / columns as u16;
-    for index in 0..shown.max(1).min(shares.len()) {
+    for (index, share) in shares.iter().take(shown.max(1)).enumerate() {
         let (column, line) = (index / rows, index % rows);
         let entry = Rect { x: area.x + column as u16 * width, width, ..area };
         let mut row = Row::new(buf, entry, line as u16);
-        let share = shares[index];
-        row.right(format!(" {:>3} ", format::share(share)), theme.style(Role::TextNormal));
+        row.right(format!(" {:>3} ", format::share(*share)), theme.style(Role::TextNormal));
         row.put(format!("{:>3} ", index + 1), dim);
         let columns = row.left();
-        bar(&mut row, columns, share, theme.style(Role::TokenAccepted), theme.style(Role::BorderIdle));
+        bar(&mut row, columns, *share, theme.style(Role::TokenAccepted), theme.style(Role::BorderIdle));
     }
     if shown < shares.len() {
         let (column, line) = (shown / rows, shown % rows);

@@ -13,10 +13,15 @@ use crate::ui::theme::{Role, Theme};
 /// The readings to show, and whose they are: the server's while they come in, else this machine's.
 pub fn readings(model: &Model) -> (Option<&Sensors>, &'static str) {
     match model.sample() {
-        Some(sample) => (Some(&sample.sensors), "server"),
-        // This machine goes on while the server is gone, whatever was frozen.
-        None => (model.data.local.as_ref(), "this machine"),
+        Some(sample) if !blank(&sample.sensors) => (Some(&sample.sensors), "server"),
+        // This machine goes on while the server is gone or does not tell, whatever was frozen.
+        _ => (model.data.local.as_ref(), "this machine"),
     }
+}
+
+/// A server without sensors of its own sends this.
+fn blank(sensors: &Sensors) -> bool {
+    sensors.gpus.is_empty() && sensors.host == HostReading::default()
 }
 
 /// Title and note of the panel.

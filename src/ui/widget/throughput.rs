@@ -15,8 +15,13 @@ use crate::ui::theme::Role;
 pub fn titles(model: &Model, area: Rect) -> (String, String) {
     let columns = model.shown().history.columns(area.width.saturating_sub(2) as usize, |p| p.tok_s);
     let measured = columns.iter().any(|c| matches!(c, Column::Value(..)));
-    let note = if measured { format!("chart to {} tok/s", chart::ceiling(&columns)) } else { String::new() };
+    let note = if measured { format!("chart to {} tok/s", scale(chart::ceiling(&columns))) } else { String::new() };
     ("throughput".into(), note)
+}
+
+/// A round number without needless digits.
+fn scale(ceiling: f64) -> String {
+    if (10.0..100_000.0).contains(&ceiling) { format!("{ceiling:.0}") } else { short(Some(ceiling)) }
 }
 
 /// Draws the inside of the panel.

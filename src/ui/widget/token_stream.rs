@@ -1,5 +1,7 @@
 //! The generated text, each token in the colour and shape of what happened to it; or what there is instead of text.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
@@ -45,10 +47,10 @@ pub fn titles(model: &Model) -> (String, String) {
     let mut title = format!("text · {phase} · {tokens} tok");
     if stream.rounds > 0 {
         let tau = if model.look.ascii { "tau" } else { "τ" };
-        title.push_str(&format!(" · {} rounds · {tau} {}", stream.rounds, short(stream.tau())));
+        let _ = write!(title, " · {} rounds · {tau} {}", stream.rounds, short(stream.tau()));
     }
     if let Some(tok_s) = stream.metrics.as_ref().and_then(|m| m.decode_tok_s) {
-        title.push_str(&format!(" · {} tok/s", short(Some(tok_s))));
+        let _ = write!(title, " · {} tok/s", short(Some(tok_s)));
     }
     let note = if model.text_scroll > 0 {
         format!("{} rows below · G end", model.text_scroll)
