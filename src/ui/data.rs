@@ -227,10 +227,6 @@ impl Data {
             self.note(now_ms, Level::Warn, "link", "the server was restarted: its counters begin anew");
             self.speeds.reset();
         }
-        // What stood there while the models were loading was not in force.
-        if !matches!(self.readiness, Some(Readiness::Ready)) {
-            self.mode = None;
-        }
         self.progress(state.readiness.clone(), now_ms);
         self.in_force(state.mode);
         self.state = Some(state);

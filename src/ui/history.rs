@@ -41,6 +41,8 @@ pub struct History {
     /// Points ever pushed: buckets are cut by it, so that columns do not jitter as the ring moves.
     pushed: u64,
     mark: Option<String>,
+    /// True once something was measured.
+    measured: bool,
 }
 
 impl History {
@@ -52,11 +54,14 @@ impl History {
         }
         self.points.push_back(Point { tok_s: finite(tok_s), tau: finite(tau), mode, mark: self.mark.take() });
         self.pushed += 1;
+        self.measured |= tok_s.is_some();
     }
 
-    /// Marks the next moment as the beginning of a mode.
+    /// Marks the next moment as the beginning of a mode. Before anything was measured there is nothing to set apart.
     pub fn mark(&mut self, label: String) {
-        self.mark = Some(label);
+        if self.measured {
+            self.mark = Some(label);
+        }
     }
 
     /// Moments kept.

@@ -22,7 +22,7 @@ pub fn ceiling(columns: &[Column]) -> f64 {
     [1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0]
         .into_iter()
         .map(|s| s * power)
-        .find(|c| *c >= greatest)
+        .find(|c| *c >= greatest && c.is_finite())
         .unwrap_or(greatest)
 }
 
