@@ -1,7 +1,11 @@
 //! Command line: one file a subcommand. This file says what can be asked for.
 
+pub mod attach;
 pub mod conformance;
+pub mod dashboard;
 pub mod generate;
+pub mod screen_loop;
+pub mod screenshot;
 pub mod serve;
 pub mod setup;
 pub mod snapshot;
@@ -283,17 +287,17 @@ pub fn main() -> Exit {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     let engine = &cli.engine;
     match cli.command {
-        None => Err(Failure::new(Exit::Failed, "not yet")),
+        None => dashboard::run(engine, &cli.screen, engine.resolve()),
         Some(Command::Serve(args)) => {
             let sampler = Sampler::spawn(DEFAULT_INTERVAL)
                 .map_err(|e| Failure::new(Exit::Failed, format!("cannot start the sensor thread: {e}")))?;
             serve::run(engine, &args, engine.resolve(), Some(Arc::new(move || sampler.latest())))
         }
-        Some(Command::Attach(_)) => todo!(),
+        Some(Command::Attach(client)) => attach::run(&client, &cli.screen),
         Some(Command::Generate(args)) => generate::run(&args, serve::engine_config(engine), engine.resolve()),
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),
-        Some(Command::Screenshot { dir: _ }) => todo!(),
+        Some(Command::Screenshot { dir }) => screenshot::run(&dir),
     }
 }

@@ -1,0 +1,341 @@
+//! The loop behind every dashboard: keys, updates, sensors, time and signals in; frames and effects out.
+
+use std::future::Future;
+use std::io::{self, IsTerminal};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crossterm::event::{Event as TerminalEvent, EventStream};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{Exit, Failure, ScreenArgs};
+use crate::protocol::mode::{ModeChange, ModeRequest};
+use crate::protocol::sensor::Sensors;
+use crate::source::Update;
+use crate::ui::app::{Effect, EffectResult, Look, Model, Msg, Prompt};
+use crate::ui::color::Depth;
+use crate::ui::terminal::{self, Terminal};
+use crate::ui::view;
+
+/// Time between ticks: fine enough for countdowns, coarse enough to cost nothing.
+const TICK: Duration = Duration::from_millis(250);
+/// Ticks between two looks at the sensors of this machine.
+const TICKS_PER_LOOK: u32 = 4;
+/// Updates taken in before keys get their turn again.
+const BURST: usize = 256;
+
+/// Pieces of answers that may wait to be taken in.
+const ANSWERS: usize = 256;
+
+/// An answer that is on its way.
+pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What the dashboard asks of the server that it is attached to. Errors are words for people.
+pub trait Remote: Send + Sync {
+    /// Switches the mode.
+    fn set_mode(&self, request: ModeRequest) -> Pending<Result<ModeChange, String>>;
+    /// Sends a prompt and reads the answer to its end, passing its text on. Dropping the future must cancel the request.
+    fn generate(&self, prompt: Prompt, text: mpsc::Sender<String>) -> Pending<Result<(), String>>;
+}
+
+/// A server that somebody attached to.
+pub struct Attachment {
+    /// Its address, for the header.
+    pub url: String,
+    /// What can be asked of it.
+    pub remote: Arc<dyn Remote>,
+    /// What it says.
+    pub updates: mpsc::Receiver<Update>,
+    /// The latest readings of this machine; called once a second, must not block.
+    pub sensors: Box<dyn FnMut() -> Sensors + Send>,
+}
+
+/// Says why the dashboard could not open, before anything is started for it.
+pub fn check(screen: &ScreenArgs) -> Result<(), Failure> {
+    look(screen)?;
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        let message = "the dashboard needs a terminal; `spectop snapshot` prints the state of a server without one";
+        return Err(Failure::new(Exit::Usage, message));
+    }
+    Ok(())
+}
+
+/// Runs the dashboard until the user leaves.
+pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result<(), Failure> {
+    check(screen)?;
+    let look = look(screen)?;
+    // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
+    let signals = Signals::listen().map_err(|e| broken(&e))?;
+    let terminal = Terminal::enter().map_err(|e| broken(&e))?;
+    let model = Model::new(attachment.url.clone(), look, now_ms());
+    let mut session = Session {
+        terminal,
+        model,
+        remote: attachment.remote,
+        sensors: attachment.sensors,
+        jobs: JoinSet::new(),
+        cancel: CancellationToken::new(),
+        answers: mpsc::channel(ANSWERS),
+        frame: Duration::from_secs(1) / u32::from(screen.fps.max(1)),
+        drawn: None,
+        dirty: true,
+    };
+    let result = session.run(attachment.updates, signals).await;
+    session.cancel.cancel();
+    session.jobs.abort_all();
+    // Dropping the session gives the terminal back, before anybody prints the result.
+    drop(session);
+    result
+}
+
+/// The look that the command line and the environment ask for.
+fn look(screen: &ScreenArgs) -> Result<Look, Failure> {
+    let var = |name| std::env::var(name).ok();
+    let depth = Depth::of(var("NO_COLOR").as_deref(), var("TERM").as_deref(), var("COLORTERM").as_deref());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(var).find(|v| !v.is_empty());
+    let ascii = screen.ascii || locale.is_some_and(|l| !speaks_utf8(&l));
+    Look::new(screen.theme.as_deref(), depth, ascii).map_err(|e| Failure::new(Exit::Usage, e))
+}
+
+/// Whether a locale's characters are UTF-8.
+fn speaks_utf8(locale: &str) -> bool {
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
+fn broken(error: &io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
+}
+
+/// Whether the loop goes on.
+enum Flow {
+    On,
+    Leave,
+}
+
+struct Session {
+    terminal: Terminal,
+    model: Model,
+    remote: Arc<dyn Remote>,
+    sensors: Box<dyn FnMut() -> Sensors + Send>,
+    jobs: JoinSet<EffectResult>,
+    cancel: CancellationToken,
+    /// Text of the answers to our own prompts.
+    answers: (mpsc::Sender<String>, mpsc::Receiver<String>),
+    /// Least time between two frames.
+    frame: Duration,
+    /// When the last frame was drawn.
+    drawn: Option<Instant>,
+    dirty: bool,
+}
+
+impl Session {
+    async fn run(&mut self, mut updates: mpsc::Receiver<Update>, mut signals: Signals) -> Result<(), Failure> {
+        let mut keys = EventStream::new();
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut look_in = 0;
+        let mut updates_open = true;
+        let (columns, rows) = self.terminal.size().map_err(|e| broken(&e))?;
+        self.model.update(Msg::Resize(columns, rows));
+        loop {
+            self.dirty |= self.model.take_dirty();
+            let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.frame);
+            if self.dirty && next_frame <= Instant::now() {
+                self.draw()?;
+                continue;
+            }
+            let flow = tokio::select! {
+                biased;
+                signal = signals.next() => match signal {
+                    Signal::Leave(name) => return Err(Failure::new(Exit::Interrupted, format!("ended by {name}"))),
+                    Signal::Continued => self.come_back()?,
+                },
+                event = keys.next() => match event {
+                    Some(Ok(event)) => self.terminal_event(event)?,
+                    Some(Err(e)) => return Err(broken(&e)),
+                    None => return Err(Failure::new(Exit::Interrupted, "the terminal was closed")),
+                },
+                () = sleep_until(next_frame), if self.dirty => Flow::On,
+                _ = ticks.tick() => {
+                    let flow = self.take(Msg::Tick { now_ms: now_ms() })?;
+                    look_in = if look_in == 0 {
+                        let sensors = (self.sensors)();
+                        self.take(Msg::LocalSensors(sensors))?;
+                        TICKS_PER_LOOK - 1
+                    } else {
+                        look_in - 1
+                    };
+                    flow
+                }
+                Some(done) = self.jobs.join_next() => {
+                    let result = done.unwrap_or_else(|e| EffectResult::Generate(Err(e.to_string())));
+                    self.take(Msg::EffectResult(result))?
+                }
+                Some(text) = self.answers.1.recv() => self.take(Msg::Answer(text))?,
+                update = updates.recv(), if updates_open => if let Some(update) = update {
+                    self.burst(update, &mut updates)?
+                } else {
+                    updates_open = false;
+                    Flow::On
+                },
+            };
+            if matches!(flow, Flow::Leave) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes in an update and whatever came with it: one frame shows them all.
+    fn burst(&mut self, first: Update, more: &mut mpsc::Receiver<Update>) -> Result<Flow, Failure> {
+        let mut next = Some(first);
+        for _ in 0..BURST {
+            let Some(update) = next else { break };
+            if matches!(self.take(Msg::Source(update))?, Flow::Leave) {
+                return Ok(Flow::Leave);
+            }
+            next = more.try_recv().ok();
+        }
+        if let Some(update) = next {
+            return self.take(Msg::Source(update));
+        }
+        Ok(Flow::On)
+    }
+
+    fn terminal_event(&mut self, event: TerminalEvent) -> Result<Flow, Failure> {
+        match event {
+            TerminalEvent::Key(key) => self.take(Msg::Key(key)),
+            TerminalEvent::Paste(text) => self.take(Msg::Paste(text)),
+            TerminalEvent::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
+            _ => Ok(Flow::On),
+        }
+    }
+
+    fn take(&mut self, msg: Msg) -> Result<Flow, Failure> {
+        for effect in self.model.update(msg) {
+            match effect {
+                Effect::Quit => return Ok(Flow::Leave),
+                Effect::SetMode(request) => {
+                    let answer = self.remote.set_mode(request);
+                    self.jobs.spawn(async move { EffectResult::Mode(answer.await) });
+                }
+                Effect::Generate(prompt) => {
+                    let answer = self.remote.generate(prompt, self.answers.0.clone());
+                    let cancel = self.cancel.clone();
+                    self.jobs.spawn(async move {
+                        let ended = cancel.run_until_cancelled(answer).await;
+                        EffectResult::Generate(ended.unwrap_or(Ok(())))
+                    });
+                }
+                Effect::CancelGeneration => {
+                    std::mem::take(&mut self.cancel).cancel();
+                }
+                Effect::Suspend => {
+                    self.terminal.leave();
+                    terminal::stop_process();
+                    self.come_back()?;
+                }
+                Effect::Redraw => {
+                    self.terminal.clear().map_err(|e| broken(&e))?;
+                    self.dirty = true;
+                }
+            }
+        }
+        Ok(Flow::On)
+    }
+
+    /// After `fg`: the shell had the terminal and may have changed its modes and its size.
+    fn come_back(&mut self) -> Result<Flow, Failure> {
+        self.terminal.leave();
+        self.terminal.reenter().map_err(|e| broken(&e))?;
+        let (columns, rows) = self.terminal.size().map_err(|e| broken(&e))?;
+        self.dirty = true;
+        self.take(Msg::Resize(columns, rows))
+    }
+
+    fn draw(&mut self) -> Result<(), Failure> {
+        if !terminal::is_ours() {
+            // A panic in some thread gave the terminal back and printed its message there: drawing over it would hide it.
+            return Err(Failure::new(Exit::Failed, "a part of the program panicked; its message is above"));
+        }
+        let model = &self.model;
+        self.terminal.draw(|area, buf| view::draw(model, area, buf)).map_err(|e| broken(&e))?;
+        self.drawn = Some(Instant::now());
+        self.dirty = false;
+        Ok(())
+    }
+}
+
+/// What a signal means here.
+enum Signal {
+    Leave(&'static str),
+    Continued,
+}
+
+#[cfg(unix)]
+struct Signals {
+    term: tokio::signal::unix::Signal,
+    hup: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+    cont: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            hup: signal(SignalKind::hangup())?,
+            int: signal(SignalKind::interrupt())?,
+            cont: signal(SignalKind::from_raw(libc::SIGCONT))?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.term.recv() => Signal::Leave("SIGTERM"),
+            _ = self.hup.recv() => Signal::Leave("SIGHUP"),
+            _ = self.int.recv() => Signal::Leave("SIGINT"),
+            _ = self.cont.recv() => Signal::Continued,
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> Signal {
+        // Without a console this never answers, and the loop must not spin.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        Signal::Leave("Ctrl-C")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locales() {
+        assert!(speaks_utf8("en_GB.UTF-8") && speaks_utf8("C.utf8"));
+        assert!(!speaks_utf8("C") && !speaks_utf8("de_DE.ISO-8859-1"));
+    }
+}

@@ -1,0 +1,350 @@
+//! Model and messages. [`Model::update`] does no I/O and reads no clock: time comes in messages, deeds go out as effects.
+
+mod keys;
+
+use crossterm::event::KeyEvent;
+
+use crate::protocol::event::{Event, Level, Sample};
+use crate::protocol::mode::{ModeChange, ModeRequest};
+use crate::protocol::sensor::Sensors;
+use crate::source::{Connection, Update};
+
+use super::action::Context;
+use super::color::Depth;
+use super::data::{Data, Urgency};
+use super::editor::Editor;
+use super::mode_switch::Switch;
+use super::stream::Stream;
+use super::theme::{Role, Theme};
+use super::wrap::Rejects;
+
+/// Milliseconds that a message stays on screen.
+const TOAST_MS: u64 = 6_000;
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub enum Msg {
+    /// The attached server or its connection.
+    Source(Update),
+    /// A look at this machine's sensors.
+    LocalSensors(Sensors),
+    /// A key.
+    Key(KeyEvent),
+    /// Pasted text.
+    Paste(String),
+    /// The terminal has this many columns and rows.
+    Resize(u16, u16),
+    /// Time passes.
+    Tick {
+        /// Milliseconds since the Unix epoch.
+        now_ms: u64,
+    },
+    /// Text of the answer to a prompt of ours. Servers that trace their rounds say the same in more detail; of others it
+    /// is all there is.
+    Answer(String),
+    /// An effect came to its end.
+    EffectResult(EffectResult),
+}
+
+/// How an effect ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum EffectResult {
+    /// Answer to [`Effect::SetMode`].
+    Mode(Result<ModeChange, String>),
+    /// A generation of ours ended; the error says why it failed.
+    Generate(Result<(), String>),
+}
+
+/// What must be done for the model.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Ask the server for another mode.
+    SetMode(ModeRequest),
+    /// Send a prompt as a chat message.
+    Generate(Prompt),
+    /// Drop all generations started from here.
+    CancelGeneration,
+    /// Leave.
+    Quit,
+    /// Stop the process until `fg`.
+    Suspend,
+    /// Clear the screen and draw everything again.
+    Redraw,
+}
+
+/// A prompt to send.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompt {
+    /// The user message.
+    pub text: String,
+    /// Tokens to generate at most.
+    pub max_tokens: usize,
+    /// 0 is greedy.
+    pub temperature: f32,
+    /// Model to ask for, where the server needs to be told.
+    pub model: Option<String>,
+}
+
+/// How things look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// Colours.
+    pub theme: Theme,
+    /// ASCII characters only.
+    pub ascii: bool,
+    /// What the terminal can show.
+    pub depth: Depth,
+}
+
+impl Look {
+    /// A built-in theme, brought down to the terminal's colours; without a name the one that fits best.
+    pub fn new(theme: Option<&str>, depth: Depth, ascii: bool) -> Result<Self, String> {
+        let theme = match (theme, depth) {
+            // NO_COLOR wins over a named theme; the name is still checked.
+            (Some(name), _) => Theme::built_in(name)?,
+            (None, _) => Theme::built_in(Theme::default_name(depth))?,
+        };
+        Ok(Self { theme: theme.fit(depth), ascii, depth })
+    }
+}
+
+/// What lies over the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Overlay {
+    /// The mode menu, with the selected entry.
+    ModeMenu(usize),
+    /// The prompt editor.
+    Prompt,
+    /// The help, scrolled down by so many rows.
+    Help(usize),
+}
+
+/// Panels that can have the focus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Focus {
+    /// The generated text.
+    #[default]
+    Text,
+    /// The log.
+    Log,
+}
+
+/// A message to the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toast {
+    /// The message.
+    pub text: String,
+    /// Colour.
+    pub role: Role,
+    /// When it goes.
+    pub until_ms: u64,
+}
+
+/// Everything that the screen shows and everything that a key can change.
+#[derive(Debug, Clone)]
+pub struct Model {
+    /// Our clock, as of the last message that carried it.
+    pub now_ms: u64,
+    /// Columns and rows.
+    pub size: (u16, u16),
+    /// Address of the server.
+    pub url: String,
+    /// Colours and characters.
+    pub look: Look,
+    /// What is known, up to date.
+    pub data: Data,
+    /// What was known when the view was paused.
+    pub frozen: Option<Box<Data>>,
+    /// What lies over the screen.
+    pub overlay: Option<Overlay>,
+    /// Panel that scroll keys move.
+    pub focus: Focus,
+    /// Rows that the text is scrolled up.
+    pub text_scroll: usize,
+    /// Lines that the log is scrolled up.
+    pub log_scroll: usize,
+    /// True while the log takes most of the screen.
+    pub log_big: bool,
+    /// Which rejected drafts are shown.
+    pub rejects: Rejects,
+    /// Request that the user follows instead of the newest.
+    pub follow: Option<String>,
+    /// The prompt editor.
+    pub editor: Editor,
+    /// Limit on generated tokens of prompts sent from here.
+    pub max_tokens: usize,
+    /// Temperature of prompts sent from here.
+    pub temperature: f32,
+    /// Mode changes under way.
+    pub switch: Switch,
+    /// Message on screen.
+    pub toast: Option<Toast>,
+    /// Generations started from here that run.
+    pub own_running: usize,
+    dirty: bool,
+}
+
+impl Model {
+    /// The model before anything is known. The first frame can be drawn at once.
+    pub fn new(url: impl Into<String>, look: Look, now_ms: u64) -> Self {
+        Self {
+            now_ms,
+            size: (0, 0),
+            url: url.into(),
+            look,
+            data: Data::new(now_ms),
+            frozen: None,
+            overlay: None,
+            focus: Focus::default(),
+            text_scroll: 0,
+            log_scroll: 0,
+            log_big: false,
+            rejects: Rejects::default(),
+            follow: None,
+            editor: Editor::default(),
+            max_tokens: 512,
+            temperature: 0.0,
+            switch: Switch::default(),
+            toast: None,
+            own_running: 0,
+            dirty: true,
+        }
+    }
+
+    /// What the panels show: the present, or what was frozen.
+    pub fn shown(&self) -> &Data {
+        self.frozen.as_deref().unwrap_or(&self.data)
+    }
+
+    /// The sample that may be shown as the present (or as the moment of the pause).
+    pub fn sample(&self) -> Option<&Sample> {
+        let data = self.shown();
+        data.live(if self.frozen.is_some() { data.sample_at_ms } else { self.now_ms })
+    }
+
+    /// The request whose text is shown.
+    pub fn stream(&self) -> Option<&Stream> {
+        let data = self.shown();
+        let followed = self.follow.as_ref().and_then(|id| data.streams.iter().find(|s| s.id == *id));
+        followed.or_else(|| data.newest())
+    }
+
+    /// Where keys are read now.
+    pub fn context(&self) -> Context {
+        match self.overlay {
+            None => Context::Dashboard,
+            Some(Overlay::ModeMenu(_)) => Context::ModeMenu,
+            Some(Overlay::Prompt) => Context::Prompt,
+            Some(Overlay::Help(_)) => Context::Help,
+        }
+    }
+
+    /// True when something visible changed since this was last asked.
+    pub fn take_dirty(&mut self) -> bool {
+        std::mem::take(&mut self.dirty)
+    }
+
+    /// Takes a message in; returns what must be done.
+    pub fn update(&mut self, msg: Msg) -> Vec<Effect> {
+        match msg {
+            Msg::Source(update) => self.source(update),
+            Msg::LocalSensors(sensors) => {
+                // Seen only while the server's own readings are not; the next second is soon enough.
+                self.data.local = Some(sensors);
+                Vec::new()
+            }
+            Msg::Key(key) => self.key(&key),
+            Msg::Paste(text) => {
+                if self.overlay == Some(Overlay::Prompt) {
+                    self.editor.insert(&text);
+                    self.dirty = true;
+                }
+                Vec::new()
+            }
+            Msg::Resize(columns, rows) => {
+                self.size = (columns, rows);
+                self.dirty = true;
+                Vec::new()
+            }
+            Msg::Tick { now_ms } => {
+                self.tick(now_ms);
+                Vec::new()
+            }
+            Msg::Answer(text) => {
+                self.dirty |= self.data.answer(&text) && self.frozen.is_none();
+                Vec::new()
+            }
+            Msg::EffectResult(result) => self.result(result),
+        }
+    }
+
+    fn source(&mut self, update: Update) -> Vec<Effect> {
+        let link = matches!(update, Update::Connection(_));
+        if let Update::Connection(Connection::Lost { .. }) = &update
+            && self.switch.give_up()
+        {
+            self.say(Role::StateCrit, "mode switch given up: the server is gone");
+        }
+        let before = self.data.mode;
+        let urgency = self.data.apply(update, self.now_ms);
+        if let Some(mode) = self.data.mode
+            && before != Some(mode)
+        {
+            self.switch.seen(mode);
+        }
+        // While the view is paused only the connection may change it.
+        if urgency == Urgency::Now && (self.frozen.is_none() || link || before != self.data.mode) {
+            self.dirty = true;
+        }
+        Vec::new()
+    }
+
+    fn tick(&mut self, now_ms: u64) {
+        let before = self.now_ms;
+        self.now_ms = now_ms;
+        self.data.tick(now_ms);
+        // Clocks, countdowns and the gauges of an idle server move once a second.
+        if before / 1000 != now_ms / 1000 {
+            self.dirty = true;
+        }
+        if self.toast.as_ref().is_some_and(|t| t.until_ms <= now_ms) {
+            self.toast = None;
+            self.dirty = true;
+        }
+    }
+
+    fn result(&mut self, result: EffectResult) -> Vec<Effect> {
+        self.dirty = true;
+        match result {
+            EffectResult::Mode(Ok(change)) => {
+                self.data.apply(Update::Event(Event::Mode(change)), self.now_ms);
+                self.switch.answered().map(Effect::SetMode).into_iter().collect()
+            }
+            EffectResult::Mode(Err(error)) => {
+                self.switch.give_up();
+                self.fail("mode", &format!("mode not switched: {error}"));
+                Vec::new()
+            }
+            EffectResult::Generate(result) => {
+                self.own_running = self.own_running.saturating_sub(1);
+                self.data.answer_ended(&result);
+                if let Err(error) = result {
+                    self.fail("prompt", &error);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// Shows a message for a while.
+    fn say(&mut self, role: Role, text: impl Into<String>) {
+        self.toast = Some(Toast { text: text.into(), role, until_ms: self.now_ms.saturating_add(TOAST_MS) });
+        self.dirty = true;
+    }
+
+    /// Shows an error and keeps it in the log.
+    fn fail(&mut self, source: &str, text: &str) {
+        self.data.note(self.now_ms, Level::Error, source, text);
+        self.say(Role::StateCrit, text);
+    }
+}

@@ -1,0 +1,133 @@
+//! Terminal control: entered once, left once, on whatever way the program ends.
+
+use std::io::{self, BufWriter, Stdout, Write};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::terminal::{
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
+};
+use crossterm::{cursor, execute, queue};
+use ratatui::backend::CrosstermBackend;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+/// Bytes collected before they are written: a frame goes out in one piece.
+const BUFFER: usize = 64 * 1024;
+
+/// True while the terminal is ours. Whoever turns it off has the duty to restore, so that it happens once.
+static ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// The terminal in our hands. Dropping it gives it back.
+pub struct Terminal {
+    inner: ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+}
+
+impl Terminal {
+    /// Takes the terminal over: raw mode, alternate screen, bracketed paste; and makes sure that a panic gives it back.
+    pub fn enter() -> io::Result<Self> {
+        restore_on_panic();
+        take()?;
+        let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, io::stdout()));
+        match ratatui::Terminal::new(backend) {
+            Ok(inner) => Ok(Self { inner }),
+            Err(e) => {
+                restore();
+                Err(e)
+            }
+        }
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> io::Result<(u16, u16)> {
+        self.inner.size().map(|s| (s.width, s.height))
+    }
+
+    /// Draws a frame in one piece: terminals that know synchronized updates never show half of it.
+    pub fn draw(&mut self, view: impl FnOnce(Rect, &mut Buffer)) -> io::Result<()> {
+        queue!(self.inner.backend_mut(), BeginSynchronizedUpdate)?;
+        let drawn = self.inner.draw(|frame| view(frame.area(), frame.buffer_mut())).map(|_| ());
+        execute!(self.inner.backend_mut(), EndSynchronizedUpdate)?;
+        drawn
+    }
+
+    /// Forgets what is on screen: the next frame is drawn from nothing.
+    pub fn clear(&mut self) -> io::Result<()> {
+        self.inner.clear()
+    }
+
+    /// Gives the terminal back for a while.
+    pub fn leave(&mut self) {
+        // What is still collected belongs to our screen and must not come out after leaving it.
+        let _ = self.inner.backend_mut().flush();
+        restore();
+    }
+
+    /// Takes the terminal again after [`Terminal::leave`], or after someone else had it.
+    pub fn reenter(&mut self) -> io::Result<()> {
+        take()?;
+        self.inner.clear()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    ENTERED.store(true, Ordering::SeqCst);
+    let entered = execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste, cursor::Hide);
+    if entered.is_err() {
+        restore();
+    }
+    entered
+}
+
+/// True while the terminal is in our hands; a panic anywhere gives it back.
+pub fn is_ours() -> bool {
+    ENTERED.load(Ordering::SeqCst)
+}
+
+/// Gives the terminal back if it is ours. Safe to call at any time, from any thread, any number of times.
+pub fn restore() {
+    if !ENTERED.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    // Every step is tried even if one fails: a terminal that is gone refuses them all, and that is fine.
+    let mut out = io::stdout();
+    let _ = execute!(out, EndSynchronizedUpdate, DisableBracketedPaste, LeaveAlternateScreen, cursor::Show);
+    let _ = disable_raw_mode();
+    let _ = out.flush();
+}
+
+fn restore_on_panic() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            // First the terminal, then the message: on the alternate screen nobody would see it.
+            restore();
+            before(info);
+        }));
+    });
+}
+
+/// Stops the process as Ctrl-Z does; returns when it is continued.
+#[cfg(unix)]
+#[allow(unsafe_code)]
+pub fn stop_process() {
+    // SAFETY: `raise` takes no pointers. SIGTSTP has its default action here (nothing in this program handles it),
+    // which stops the process and lets it go on behind this call.
+    unsafe {
+        libc::raise(libc::SIGTSTP);
+    }
+}
+
+/// Not known on this system.
+#[cfg(not(unix))]
+pub fn stop_process() {}

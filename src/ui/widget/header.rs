@@ -1,0 +1,110 @@
+//! The first rows: connection, address, models, mode, uptime; and what the user must know now.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::protocol::state::Readiness;
+use crate::source::Connection;
+use crate::ui::app::Model;
+use crate::ui::format;
+use crate::ui::paint::Row;
+use crate::ui::text;
+use crate::ui::theme::Role;
+
+/// The connection in one word, with its colour and dot.
+pub fn word(model: &Model) -> (&'static str, &'static str, Role) {
+    let data = &model.data;
+    match (&data.connection, &data.readiness) {
+        (Connection::Connecting, _) => ("○", "connecting", Role::StateWarn),
+        (Connection::Lost { .. }, _) => ("○", "gone", Role::StateCrit),
+        (_, Some(Readiness::Loading { .. })) => ("○", "loading", Role::StateWarn),
+        (_, Some(Readiness::Failed { .. })) => ("○", "failed", Role::StateCrit),
+        _ if data.silent_s(model.now_ms).is_some() => ("○", "silent", Role::StateWarn),
+        _ => ("●", "live", Role::StateOk),
+    }
+}
+
+/// Rows that must be seen: what is wrong now, and the server's notice.
+pub fn alerts(model: &Model) -> Vec<(Role, String)> {
+    let data = &model.data;
+    let mut alerts = Vec::new();
+    match &data.connection {
+        Connection::Lost { reason, .. } => {
+            let seconds = data.retry_at_ms.saturating_sub(model.now_ms).div_ceil(1000);
+            let when = if seconds == 0 { "retrying now".to_owned() } else { format!("retrying in {seconds} s") };
+            // The countdown must be readable however long the reason is.
+            let room = (model.size.0 as usize).saturating_sub(when.len() + 20).max(8);
+            let mut reason = reason.clone();
+            if text::width(&reason) > room {
+                reason = reason.chars().take(room - 1).chain(['…']).collect();
+            }
+            alerts.push((Role::StateCrit, format!("server gone: {reason} · {when}")));
+        }
+        Connection::Connected { .. } => {
+            if let Some(s) = data.silent_s(model.now_ms) {
+                alerts.push((Role::StateWarn, format!("connected, but the server has said nothing for {s} s")));
+            }
+        }
+        Connection::Connecting => {}
+    }
+    if let Some(notice) = data.state.as_ref().and_then(|s| s.notice.as_ref()) {
+        alerts.push((Role::StateWarn, format!("⚠ {notice}")));
+    }
+    alerts.truncate(2);
+    alerts
+}
+
+/// The mode as a badge, e.g. `▸DDTREE r32◂`, and what it is on its way to.
+pub fn badge(model: &Model) -> (String, Option<Role>, Option<String>) {
+    let mode = model.data.mode.filter(|_| model.data.connected());
+    let Some(mode) = mode else { return ("mode —".into(), None, None) };
+    let label = mode.label();
+    let label = match label.split_once(' ') {
+        Some((name, knob)) => format!("▸{} {knob}◂", name.to_uppercase()),
+        None => format!("▸{}◂", label.to_uppercase()),
+    };
+    let pending = model.switch.pending().filter(|p| *p != mode).map(|p| {
+        if p.label() == mode.label() {
+            format!(" → chain seed {} (pending)", if p.chain_seed { "on" } else { "off" })
+        } else {
+            format!(" → {} (pending)", p.label())
+        }
+    });
+    (label, Some(Role::of_mode(mode.mode)), pending)
+}
+
+/// Draws the first row.
+pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
+    let theme = &model.look.theme;
+    let dim = theme.style(Role::TextDim);
+    let mut row = Row::new(buf, area, 0);
+    let (dot, word, role) = word(model);
+    // The dot, the mode and the pause come first: whatever the width, they stay.
+    row.skip(1).put(dot, theme.style(role)).put(format!(" {word} "), theme.style(role));
+    row.right(" ", dim);
+    let (label, mode_role, pending) = badge(model);
+    let style = mode_role.map_or(dim, |r| theme.banner(r));
+    let wide = area.width >= 70;
+    if wide {
+        let up = model.data.uptime_s(model.now_ms).map_or_else(|| format::ABSENT.to_owned(), format::clock);
+        row.right(format!(" up {up}"), dim);
+    }
+    if let Some(pending) = pending {
+        row.right(pending, theme.style(Role::TokenPending));
+    }
+    row.right(format!(" {label} "), style);
+    if model.frozen.is_some() {
+        row.right(" ", dim).right(" PAUSED ", theme.banner(Role::StateWarn));
+    }
+    row.right(" ", dim);
+    let host = model.url.trim_start_matches("http://").trim_end_matches('/');
+    row.put(host, theme.style(Role::TextNormal));
+    if let Some(state) = model.data.state.as_ref().filter(|_| row.left() > 8) {
+        let target = state.target.as_ref().map_or(format::ABSENT, |m| m.name.as_str());
+        row.put("  ", dim).put(target, theme.style(Role::TextStrong));
+        match &state.draft {
+            Some(draft) => row.put(format!(" + {}", draft.name), dim),
+            None => row.put_whole(" (no drafter)", dim),
+        };
+    }
+}

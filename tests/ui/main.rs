@@ -1,0 +1,6 @@
+//! The dashboard as a whole: typed events in, cells out.
+
+mod dashboard;
+mod keys;
+mod session;
+mod sizes;

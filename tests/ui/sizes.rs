@@ -1,0 +1,138 @@
+//! Every size, every state: no panic, and nothing outside of the area.
+
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Rect;
+use spectop::protocol::event::{Event, Level, LogLine, RequestPhase};
+use spectop::protocol::mode::{Mode, ModeSettings};
+use spectop::protocol::sensor::Sensors;
+use spectop::protocol::state::{Readiness, StageTimes};
+use spectop::protocol::trace::Token;
+use spectop::source::{Connection, ServerKind, Update};
+use spectop::ui::app::{Model, Msg, Overlay};
+use spectop::ui::view;
+
+use crate::session::{self, START_MS};
+
+/// Draws into the middle of a bigger buffer and looks at its rim.
+fn check(model: &mut Model, columns: u16, rows: u16) {
+    model.update(Msg::Resize(columns, rows));
+    let outer = Rect::new(0, 0, columns + 4, rows + 4);
+    let mut rim = Cell::new("#");
+    rim.set_symbol("#");
+    let mut buf = Buffer::filled(outer, rim.clone());
+    let inner = Rect::new(2, 2, columns, rows);
+    view::draw(model, inner, &mut buf);
+    for y in 0..outer.height {
+        for x in 0..outer.width {
+            if !inner.contains((x, y).into()) {
+                assert_eq!(buf[(x, y)], rim, "{columns}x{rows} wrote to {x},{y}");
+            }
+        }
+    }
+}
+
+fn extreme() -> Model {
+    let mut model = session::model("default-dark", 80, 24);
+    let event = |e| Msg::Source(Update::Event(e));
+    let long = "very long 漢字 \u{301}\x1b".repeat(200);
+    model.url.clone_from(&long);
+    model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Sglang })));
+    let mut state = session::state(Readiness::Ready, Some(&long));
+    state.uptime_s = f64::MAX;
+    state.target.as_mut().expect("a target").name.clone_from(&long);
+    state.mode =
+        ModeSettings { mode: Mode::Shadow, block_size: usize::MAX, tree_budget: usize::MAX, chain_seed: false };
+    state.limits.modes.clear();
+    state.limits.tree_budget = [usize::MAX, 0];
+    model.update(event(Event::Hello(Box::new(state))));
+    let mut sample = session::sample(START_MS, Mode::Shadow, 0.0, session::gpus(64));
+    sample.tok_s = Some(f64::MAX);
+    sample.decode_tok_s = Some(f64::NAN);
+    sample.tau = Some(f64::INFINITY);
+    sample.per_pos = (0..1000).map(|i| if i % 3 == 0 { f64::NAN } else { 1e9 }).collect();
+    sample.stages = Some(StageTimes { draft: -1.0, build: 1e300, verify: 1.0, commit: 0.0 });
+    sample.kv_used = usize::MAX;
+    sample.kv_capacity = 1;
+    sample.running = usize::MAX;
+    sample.latency.itl.p50 = Some(f64::MAX);
+    sample.sensors.host.per_core = vec![f64::NAN; 512];
+    sample.sensors.gpus[0].mem_used = Some(u64::MAX);
+    sample.sensors.gpus[0].util_percent = Some(1e12);
+    sample.sensors.gpus[0].throttle = vec![long.clone(); 9];
+    model.update(event(Event::Sample(Box::new(sample))));
+    model.update(event(Event::Log(LogLine {
+        at_ms: u64::MAX,
+        level: Level::Error,
+        source: long.clone(),
+        message: long.clone(),
+    })));
+    let tokens = vec![Token::new(0, long.as_bytes()); 12];
+    model.update(event(Event::Round(session::round("r", u64::MAX - 1, Mode::Ddtree, &tokens, u64::MAX))));
+    let mut failed = session::request("q", RequestPhase::Failed, START_MS);
+    failed.error = Some(long.clone());
+    model.update(event(Event::Request(failed)));
+    model.editor.insert(&long);
+    model.text_scroll = usize::MAX / 2;
+    model.log_scroll = usize::MAX / 2;
+    model
+}
+
+fn states() -> Vec<(&'static str, Model)> {
+    let mut normal = session::model("default-dark", 80, 24);
+    session::play(&mut normal, &session::host(), Some("toy pair"));
+    let mut lost = normal.clone();
+    session::lose(&mut lost);
+    let mut gpus = session::model("mono", 80, 24);
+    session::play(&mut gpus, &session::gpus(3), None);
+    let mut bare = session::model("ansi16", 80, 24);
+    bare.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
+    bare.update(Msg::Source(Update::Event(Event::Sample(Box::default()))));
+    bare.update(Msg::LocalSensors(Sensors::default()));
+    let mut loading = session::model("mono", 80, 24);
+    loading.update(Msg::Source(Update::Event(Event::Progress(Readiness::Loading {
+        what: "x".into(),
+        fraction: Some(f64::NAN),
+    }))));
+    let mut ascii = normal.clone();
+    ascii.look.ascii = true;
+    vec![
+        ("empty", session::model("default-dark", 80, 24)),
+        ("bare", bare),
+        ("loading", loading),
+        ("normal", normal),
+        ("lost", lost),
+        ("gpus", gpus),
+        ("ascii", ascii),
+        ("extreme", extreme()),
+    ]
+}
+
+#[test]
+fn every_size_of_every_state() {
+    for (_, mut model) in states() {
+        for columns in (0..=200).step_by(7).chain([29, 30, 31, 79, 80, 81, 119, 120, 121]) {
+            for rows in (0..=60).step_by(5).chain([6, 23, 24, 25, 35, 36, 37]) {
+                check(&mut model, columns, rows);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_size_with_overlays_and_big_log() {
+    for (_, mut model) in states() {
+        for overlay in [Overlay::ModeMenu(99), Overlay::Prompt, Overlay::Help(usize::MAX)] {
+            model.overlay = Some(overlay);
+            for columns in (0..=130).step_by(13).chain([30, 80]) {
+                for rows in (0..=40).step_by(7).chain([6, 24]) {
+                    check(&mut model, columns, rows);
+                }
+            }
+        }
+        model.overlay = None;
+        model.log_big = true;
+        for (columns, rows) in [(80, 24), (90, 30), (120, 36), (200, 60), (30, 6)] {
+            check(&mut model, columns, rows);
+        }
+    }
+}
