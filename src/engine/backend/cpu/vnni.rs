@@ -52,6 +52,20 @@ macro_rules! dot {
     }};
 }
 
+/// Runs the body for rows `0..R`, written out, so that the accumulators are registers: a loop of up to eight rounds is
+/// not unrolled by itself, and then every step goes through the stack (measured: 1.6 times slower at eight rows).
+macro_rules! each_row {
+    ($rows:ident, $i:ident, $body:block) => {
+        each_row!(@ $rows, $i, $body, 0 1 2 3 4 5 6 7)
+    };
+    (@ $rows:ident, $i:ident, $body:block, $($n:literal)*) => {
+        $(if $n < $rows {
+            let $i = $n;
+            $body
+        })*
+    };
+}
+
 /// `weights`: `blocks` tile blocks; `q`: `R` rows of `blocks · 32`; `scale`, `sum`: `R` rows of `blocks`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,f16c")]
 unsafe fn q4<const R: usize>(
@@ -80,13 +94,13 @@ unsafe fn q4<const R: usize>(
             }
             let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(256).cast::<__m256i>()));
             let m = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(288).cast::<__m256i>()));
-            for i in 0..R {
+            each_row!(R, i, {
                 let f = dot!(w, q.as_ptr().add((i * blocks + j) * BLOCK));
                 let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
                 let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
                 acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
                 acc[i] = _mm512_fmadd_ps(m, total, acc[i]);
-            }
+            });
         }
     }
     for i in 0..R {
@@ -120,13 +134,13 @@ unsafe fn q8<const R: usize>(
             }
             let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(512).cast::<__m256i>()));
             let m = _mm512_mul_ps(d, offset);
-            for i in 0..R {
+            each_row!(R, i, {
                 let f = dot!(w, q.as_ptr().add((i * blocks + j) * BLOCK));
                 let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
                 let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
                 acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
                 acc[i] = _mm512_fmadd_ps(m, total, acc[i]);
-            }
+            });
         }
     }
     for i in 0..R {
