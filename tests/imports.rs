@@ -33,7 +33,10 @@ const FORBIDDEN: [(&str, &[&str]); 3] = [
 ];
 
 /// Files that may use something that their part must not.
-const EXCEPTIONS: [(&str, &str); 1] = [("engine/weights/hub.rs", "hf_hub")];
+/// Fetching the default model is the one place where the engine's part reaches out: `hf-hub` wants a client of its own
+/// with bounded timeouts.
+const EXCEPTIONS: [(&str, &str); 2] =
+    [("engine/weights/hub/huggingface.rs", "hf_hub"), ("engine/weights/hub/huggingface.rs", "reqwest")];
 
 /// Lines that a source file may have.
 const MOST_LINES: usize = 500;
@@ -185,7 +188,7 @@ fn what_is_allowed_passes() {
         ),
         ("ui/app.rs", "const A: &str = r#\"std::fs::read(\"x\")\"#; const B: char = '\"'; use crate::source::x;"),
         ("ui/app.rs", "/// See [`crate::engine::Engine`].\nfn f<'a>(x: &'a str) {}"),
-        ("engine/weights/hub.rs", "use hf_hub::api;"),
+        ("engine/weights/hub/huggingface.rs", "use hf_hub::api;"),
         ("engine/mod.rs", "use crate::protocol::event::Event; fn f() { reqwest_like(); x.axum(); }"),
         ("lib.rs", "pub mod engine; use crate::ui::x;"),
         ("main.rs", "use spectop::cli::Cli;"),

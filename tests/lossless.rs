@@ -37,7 +37,7 @@ fn schedules(core: &mut Core<Cpu>, prompts: &[Vec<u32>], count: u64, limit: usiz
 
 #[test]
 fn tiny_pair_is_lossless_under_random_schedules() {
-    let mut core = tiny_core(2);
+    let mut core = tiny_core(1);
     let prompts = ["def fib(n):\n", "class A:\n    def ", "x", "for i in range(10):\n    if i %"].map(bytes);
     schedules(&mut core, &prompts, 60, 64, 8);
 }
@@ -130,7 +130,7 @@ fn critical(df: f64) -> f64 {
 /// against plain decoding.
 #[test]
 fn sampled_distribution_is_that_of_plain_decoding() {
-    let mut core = tiny_core(2);
+    let mut core = tiny_core(1);
     let prompt = bytes("    return ");
     let runs = 6_000;
     let mut sample = |mode: Mode, top_p: f32, base: u64| -> Vec<u32> {

@@ -349,7 +349,7 @@ impl Player {
 }
 
 fn limit(case: &Case) -> usize {
-    case.max_new_tokens.unwrap_or_else(|| case.greedy_ids.len())
+    case.max_new_tokens.unwrap_or(case.greedy_ids.len())
 }
 
 fn close(name: &str, got: &[f32], want: &[f64]) -> Check {

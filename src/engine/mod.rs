@@ -97,7 +97,7 @@ impl Engine {
             Readiness::Loading { what, .. } => return Err(EngineError::Loading(what)),
             Readiness::Failed { reason } => return Err(EngineError::Load(reason)),
         }
-        let refused = self.check(&mut request, &facts).and_then(|()| {
+        let refused = check(&mut request, &facts).and_then(|()| {
             self.shared
                 .waiting
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < facts.limits.max_waiting).then_some(n + 1))
@@ -112,33 +112,6 @@ impl Engine {
         let queued = Queued { id: id.clone(), request, client, submitted: self.shared.clock() };
         self.commands.send(Command::Submit(Box::new(queued))).map_err(|_| EngineError::Stopped)?;
         Ok(Generation { id, deltas })
-    }
-
-    fn check(&self, request: &mut GenerateRequest, facts: &shared::Facts) -> Result<(), EngineError> {
-        let invalid = |field, problem: &str| Err(EngineError::Invalid { field, problem: problem.into() });
-        if request.prompt.is_empty() {
-            return invalid("prompt", "it is empty; at least one token is needed");
-        }
-        if request.max_tokens == 0 {
-            return invalid("max_tokens", "it is 0; ask for at least 1");
-        }
-        let vocab = facts.target.as_ref().map_or(0, |t| t.vocab);
-        if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
-            return invalid("prompt", &format!("token id {id} is outside the vocabulary of {vocab}"));
-        }
-        let context = facts.limits.context;
-        if request.prompt.len() >= context {
-            return Err(EngineError::PromptTooLong { prompt: request.prompt.len(), context });
-        }
-        let s = &request.sampling;
-        if !s.temperature.is_finite() || s.temperature < 0.0 {
-            return invalid("temperature", "it must be 0 or greater");
-        }
-        if !(s.top_p > 0.0 && s.top_p <= 1.0) {
-            return invalid("top_p", "it must be above 0 and at most 1");
-        }
-        request.stop.retain(|text| !text.is_empty());
-        scheduler::check(&facts.mode.with(request.mode), &facts.limits)
     }
 
     /// Switches the mode at the next round boundary; answers when it is in force.
@@ -206,4 +179,32 @@ impl Engine {
         // An error means that the thread has ended already.
         let _ = self.commands.send(Command::Stop);
     }
+}
+
+/// Refuses what cannot be generated.
+fn check(request: &mut GenerateRequest, facts: &shared::Facts) -> Result<(), EngineError> {
+    let invalid = |field, problem: &str| Err(EngineError::Invalid { field, problem: problem.into() });
+    if request.prompt.is_empty() {
+        return invalid("prompt", "it is empty; at least one token is needed");
+    }
+    if request.max_tokens == 0 {
+        return invalid("max_tokens", "it is 0; ask for at least 1");
+    }
+    let vocab = facts.target.as_ref().map_or(0, |t| t.vocab);
+    if let Some(id) = request.prompt.iter().find(|&&id| id as usize >= vocab) {
+        return invalid("prompt", &format!("token id {id} is outside the vocabulary of {vocab}"));
+    }
+    let context = facts.limits.context;
+    if request.prompt.len() >= context {
+        return Err(EngineError::PromptTooLong { prompt: request.prompt.len(), context });
+    }
+    let s = &request.sampling;
+    if !s.temperature.is_finite() || s.temperature < 0.0 {
+        return invalid("temperature", "it must be 0 or greater");
+    }
+    if !(s.top_p > 0.0 && s.top_p <= 1.0) {
+        return invalid("top_p", "it must be above 0 and at most 1");
+    }
+    request.stop.retain(|text| !text.is_empty());
+    scheduler::check(&facts.mode.with(request.mode), &facts.limits)
 }

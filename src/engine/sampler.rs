@@ -68,6 +68,7 @@ impl Distribution {
 
     /// `norm(max(0, self − q))`: what is drawn from after a sampled draft was rejected. Where nothing is left
     /// (`q` covers `self`), `self`.
+    #[must_use]
     pub fn residual(&self, q: &Distribution) -> Distribution {
         let rest: Vec<(u32, f32)> =
             self.entries.iter().map(|&(id, p)| (id, (p - q.probability(id)).max(0.0))).filter(|e| e.1 > 0.0).collect();

@@ -151,14 +151,14 @@ impl<B: Backend> Session<B> {
         let mut end = outcome.end;
         let from = self.sequence.tokens.len() - committed;
         let mut out = String::new();
-        for i in 0..committed {
-            let id = self.sequence.tokens[from + i];
+        for at in from..self.sequence.tokens.len() {
+            let id = self.sequence.tokens[at];
             let piece = self.matcher.push(&self.joiner.push(text.tokenizer.bytes(id)));
             out.push_str(&piece.text);
             if piece.stopped {
                 // Plain decoding would have stopped here, so what was drafted beyond goes.
-                committed = i + 1;
-                self.sequence.tokens.truncate(from + committed);
+                committed = at + 1 - from;
+                self.sequence.tokens.truncate(at + 1);
                 end = RoundEnd::Stop;
                 break;
             }

@@ -15,7 +15,7 @@ pub fn tiny_core(threads: usize) -> Core<Cpu> {
 /// The default pair, where the target is at hand.
 pub fn default_core() -> Option<Core<Cpu>> {
     let target = super::target_gguf()?;
-    Some(load(&ModelSource::Path(target), &ModelSource::Embedded(&bundle::SMOLLM2_DRAFT), 2))
+    Some(load(&ModelSource::Path(target), &ModelSource::Embedded(&bundle::SMOLLM2_DRAFT), 1))
 }
 
 fn load(target: &ModelSource, draft: &ModelSource, threads: usize) -> Core<Cpu> {

@@ -281,10 +281,14 @@ impl<B: Backend> Drafter<B> {
         out.clear();
         out.extend_from_slice(backend.row(&self.logits, row));
         if self.config.output_multiplier != 1.0 {
-            out.iter_mut().for_each(|v| *v *= self.config.output_multiplier);
+            for v in out.iter_mut() {
+                *v *= self.config.output_multiplier;
+            }
         }
         if let Some(cap) = self.config.softcap {
-            out.iter_mut().for_each(|v| *v = cap * (*v / cap).tanh());
+            for v in out.iter_mut() {
+                *v = cap * (*v / cap).tanh();
+            }
         }
     }
 }

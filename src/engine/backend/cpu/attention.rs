@@ -4,7 +4,7 @@
 //! `[slot][kv head][dim]`. The visible slots are taken in order and numbered from 0; every sum assigns lanes by that
 //! number. A key therefore adds to the same lane in the same order whether its slot is part of the prefix or stands
 //! somewhere in a tree, which keeps results the same bits in every mode.
-#![allow(clippy::inline_always, clippy::needless_range_loop)]
+#![allow(clippy::inline_always, clippy::needless_range_loop, clippy::too_many_arguments)]
 
 use std::ops::Range;
 

@@ -181,7 +181,9 @@ impl Backend for Cpu {
         for (&id, row) in ids.iter().zip(out.data.chunks_exact_mut(table.k)) {
             table.row(id as usize, row);
             if scale != 1.0 {
-                row.iter_mut().for_each(|v| *v *= scale);
+                for v in row {
+                    *v *= scale;
+                }
             }
         }
     }

@@ -79,7 +79,7 @@ impl Matrix {
             Some(ids) => ids.len(),
             None => parts.iter().map(TensorView::rows).sum(),
         };
-        let blocks = k % BLOCK == 0;
+        let blocks = k.is_multiple_of(BLOCK);
         let all = |dtype: DType| parts.iter().all(|p| p.dtype == dtype);
         let (format, label) = match store {
             Store::AsStored if blocks && all(DType::Q4_1) => (Format::Q4, "Q4_1"),
@@ -118,34 +118,31 @@ impl Matrix {
         let lane = row % TILE;
         for j in 0..blocks {
             let at = (row / TILE) * blocks + j;
-            match dtype {
-                DType::Q8_0 => {
-                    let block = &data[j * 34..(j + 1) * 34];
-                    let tile = &mut self.bytes[at * Q8_BYTES..(at + 1) * Q8_BYTES];
-                    for (i, &q) in block[2..].iter().enumerate() {
-                        tile[(i / 4) * 64 + lane * 4 + i % 4] = q.wrapping_add(128);
-                    }
-                    tile[512 + lane * 2..514 + lane * 2].copy_from_slice(&block[..2]);
+            if dtype == DType::Q8_0 {
+                let block = &data[j * 34..(j + 1) * 34];
+                let tile = &mut self.bytes[at * Q8_BYTES..(at + 1) * Q8_BYTES];
+                for (i, &q) in block[2..].iter().enumerate() {
+                    tile[(i / 4) * 64 + lane * 4 + i % 4] = q.wrapping_add(128);
                 }
-                _ => {
-                    let (head, width) = if dtype == DType::Q4_1 { (4, 20) } else { (2, 18) };
-                    let block = &data[j * width..(j + 1) * width];
-                    let tile = &mut self.bytes[at * Q4_BYTES..(at + 1) * Q4_BYTES];
-                    // ggml keeps input i in the low nibble of byte i and input i + 16 in its high nibble: the very
-                    // pairing of the tile, so bytes move as they are.
-                    for (i, &q) in block[head..].iter().enumerate() {
-                        tile[(i / 4) * 64 + lane * 4 + i % 4] = q;
-                    }
-                    tile[256 + lane * 2..258 + lane * 2].copy_from_slice(&block[..2]);
-                    let minimum = if dtype == DType::Q4_1 {
-                        [block[2], block[3]]
-                    } else {
-                        // d·(q − 8) = d·q + (−8·d): a power of two, so the product is exact in F16.
-                        let d = f16::from_le_bytes([block[0], block[1]]);
-                        f16::from_f32(-8.0 * d.to_f32()).to_le_bytes()
-                    };
-                    tile[288 + lane * 2..290 + lane * 2].copy_from_slice(&minimum);
+                tile[512 + lane * 2..514 + lane * 2].copy_from_slice(&block[..2]);
+            } else {
+                let (head, width) = if dtype == DType::Q4_1 { (4, 20) } else { (2, 18) };
+                let block = &data[j * width..(j + 1) * width];
+                let tile = &mut self.bytes[at * Q4_BYTES..(at + 1) * Q4_BYTES];
+                // ggml keeps input i in the low nibble of byte i and input i + 16 in its high nibble: the very
+                // pairing of the tile, so bytes move as they are.
+                for (i, &q) in block[head..].iter().enumerate() {
+                    tile[(i / 4) * 64 + lane * 4 + i % 4] = q;
                 }
+                tile[256 + lane * 2..258 + lane * 2].copy_from_slice(&block[..2]);
+                let minimum = if dtype == DType::Q4_1 {
+                    [block[2], block[3]]
+                } else {
+                    // d·(q − 8) = d·q + (−8·d): a power of two, so the product is exact in F16.
+                    let d = f16::from_le_bytes([block[0], block[1]]);
+                    f16::from_f32(-8.0 * d.to_f32()).to_le_bytes()
+                };
+                tile[288 + lane * 2..290 + lane * 2].copy_from_slice(&minimum);
             }
         }
     }

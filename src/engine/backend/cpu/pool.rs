@@ -138,8 +138,8 @@ impl Pool {
         // guard below) before every worker has finished with the pointer.
         unsafe {
             let erased: *const Job<'_> = job;
-            #[allow(clippy::missing_transmute_annotations)]
-            let erased: *const Job<'static> = std::mem::transmute(erased);
+            #[allow(clippy::transmute_ptr_to_ptr)] // a cast cannot lengthen the lifetime of a trait object
+            let erased: *const Job<'static> = std::mem::transmute::<*const Job<'_>, *const Job<'static>>(erased);
             *shared.job.get() = Some(erased);
         }
         shared.running.store(self.workers.len(), Ordering::Relaxed);

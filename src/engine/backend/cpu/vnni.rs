@@ -1,6 +1,7 @@
 //! AVX-512 VNNI product of one tile with up to eight rows.
 #![cfg(target_arch = "x86_64")]
-#![allow(unsafe_code, clippy::needless_range_loop)]
+// Every load is an unaligned one, whatever the type of its pointer.
+#![allow(unsafe_code, clippy::needless_range_loop, clippy::cast_ptr_alignment)]
 
 use std::arch::x86_64::{
     __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_epi32, _mm512_and_si512, _mm512_cvtepi32_ps,
