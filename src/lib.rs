@@ -2,6 +2,7 @@
 //!
 //! Parts and who may know whom are fixed in `docs/design.md` and enforced by `tests/imports.rs`.
 
+pub mod bench;
 pub mod cli;
 pub mod engine;
 pub mod gpu;

@@ -104,7 +104,7 @@ async fn generate(args: &GenerateArgs, config: EngineConfig, resolve: Resolve) -
     let mut token_ids = Vec::new();
     while let Some(delta) = generation.deltas.recv().await {
         match delta {
-            Delta::Tokens { ids, text: piece } => {
+            Delta::Tokens { ids, text: piece, .. } => {
                 token_ids.extend(ids);
                 say(args.json, &piece)?;
                 text.push_str(&piece);

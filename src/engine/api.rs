@@ -131,6 +131,8 @@ pub enum Delta {
         ids: Vec<u32>,
         /// Text completed by them: always whole characters.
         text: String,
+        /// Gap between the target's two best logits before each token.
+        margins: Vec<f32>,
     },
     /// The end. Always the last message.
     Done {

@@ -164,6 +164,14 @@ impl<B: Backend> Session<B> {
             }
         }
         let ids = self.sequence.tokens[from..].to_vec();
+        // The logits that chose token i are those of the i-th row of the path.
+        let margins: Vec<f32> = walk
+            .path
+            .iter()
+            .filter_map(|&node| outcome.best.get(node))
+            .map(|best| best.value - best.second)
+            .take(committed)
+            .collect();
         let accepted = (walk.path.len() - 1).min(committed);
         step.generated = committed;
         if let Some(first) = self.first {
@@ -187,7 +195,7 @@ impl<B: Backend> Session<B> {
             shared.publish(Event::Request(RequestEvent { token, ..self.event(RequestPhase::FirstToken) }));
         }
         // A client that has gone is noticed before the next round.
-        let _ = self.client.send(Delta::Tokens { ids, text: out });
+        let _ = self.client.send(Delta::Tokens { ids, text: out, margins });
         let done = match end {
             RoundEnd::Stop => Some(FinishReason::Stop),
             RoundEnd::Length => Some(FinishReason::Length),

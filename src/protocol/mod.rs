@@ -5,6 +5,7 @@
 
 pub mod event;
 pub mod mode;
+pub mod run;
 pub mod sensor;
 pub mod state;
 pub mod trace;

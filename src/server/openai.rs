@@ -13,7 +13,7 @@ use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value, json};
 
-use self::answer::{End, Heading};
+use self::answer::{End, Heading, Traced};
 use self::ask::{Ask, Prompt};
 use super::body::JsonObject;
 use super::context::Context;
@@ -186,19 +186,21 @@ async fn encode(context: &Context, prompt: Prompt) -> Result<Vec<u32>, EngineErr
 async fn collect(heading: &Heading, mut generation: Generation, trace: bool) -> Result<Response, ApiError> {
     let mut answer = String::new();
     let mut all_ids = Vec::new();
+    let mut all_margins = Vec::new();
     loop {
         match generation.deltas.recv().await {
-            Some(Delta::Tokens { ids, text }) => {
+            Some(Delta::Tokens { ids, text, margins }) => {
                 answer.push_str(&text);
                 if trace {
                     all_ids.extend(ids);
+                    all_margins.extend(margins);
                 }
             }
             Some(Delta::Done { reason, text, metrics }) => {
                 answer.push_str(&text);
-                let ids = trace.then_some(all_ids.as_slice());
+                let traced = trace.then_some(Traced { token_ids: &all_ids, margins: &all_margins });
                 let json = heading
-                    .whole(&answer, &End { reason, metrics }, ids)
+                    .whole(&answer, &End { reason, metrics }, traced)
                     .map_err(|error| ApiError::Internal(error.to_string()))?;
                 return Ok(([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], json).into_response());
             }

@@ -195,7 +195,7 @@ fn state() -> State {
 }
 
 pub fn tokens(ids: &[u32], text: &str) -> Delta {
-    Delta::Tokens { ids: ids.to_vec(), text: text.into() }
+    Delta::Tokens { ids: ids.to_vec(), text: text.into(), margins: vec![0.5; ids.len()] }
 }
 
 pub fn done(text: &str, reason: FinishReason) -> Delta {

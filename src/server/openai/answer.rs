@@ -38,8 +38,8 @@ impl Heading {
     }
 
     /// The whole answer.
-    pub(super) fn whole(&self, text: &str, end: &End, ids: Option<&[u32]>) -> Result<String, serde_json::Error> {
-        let extra = Some(Extra { metrics: Some(&end.metrics), token_ids: ids });
+    pub(super) fn whole(&self, text: &str, end: &End, trace: Option<Traced<'_>>) -> Result<String, serde_json::Error> {
+        let extra = Some(Extra { metrics: Some(&end.metrics), trace });
         let finish_reason = Some(end.reason.name());
         let usage = Usage::of(&end.metrics);
         match self.shape {
@@ -59,8 +59,8 @@ impl Heading {
 
     /// One chunk.
     pub(super) fn chunk(&self, piece: &Piece<'_>, usage_follows: bool) -> Result<String, serde_json::Error> {
-        let spectop = (piece.end.is_some() || piece.ids.is_some())
-            .then(|| Extra { metrics: piece.end.map(|end| &*end.metrics), token_ids: piece.ids });
+        let spectop = (piece.end.is_some() || piece.trace.is_some())
+            .then(|| Extra { metrics: piece.end.map(|end| &*end.metrics), trace: piece.trace });
         // OpenAI: with include_usage, every chunk but the last has a usage of null.
         let usage = if usage_follows { Given(None) } else { Omit };
         let finish_reason = piece.end.map(|end| end.reason.name());
@@ -103,8 +103,8 @@ pub(super) struct End {
 pub(super) struct Piece<'a> {
     pub role: Option<&'static str>,
     pub text: Option<&'a str>,
-    /// Token ids of the chunk, when the client asked for a trace.
-    pub ids: Option<&'a [u32]>,
+    /// Tokens of the chunk, when the client asked for a trace.
+    pub trace: Option<Traced<'a>>,
     pub end: Option<&'a End>,
 }
 
@@ -188,8 +188,18 @@ struct TextChoice<'a> {
 struct Extra<'a> {
     #[serde(flatten)]
     metrics: Option<&'a RequestMetrics>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    token_ids: Option<&'a [u32]>,
+    #[serde(flatten)]
+    trace: Option<Traced<'a>>,
+}
+
+/// What a trace adds: the tokens behind the text.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Traced<'a> {
+    /// Token ids.
+    pub token_ids: &'a [u32],
+    /// Gap between the target's two best logits before each of them: where it is tiny, another engine may rightly choose
+    /// the other token.
+    pub margins: &'a [f32],
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]

@@ -8,7 +8,7 @@ use futures_util::stream;
 use tokio::time::Interval;
 
 use super::Shape;
-use super::answer::{End, Heading, Piece};
+use super::answer::{End, Heading, Piece, Traced};
 use crate::engine::api::{Delta, EngineError, Generation};
 use crate::server::error::ApiError;
 use crate::server::sse;
@@ -56,11 +56,11 @@ impl Answer {
 
     fn write(&mut self, out: &mut String, delta: Delta) {
         match delta {
-            Delta::Tokens { ids, text } => {
+            Delta::Tokens { ids, text, margins } => {
                 if self.trace || !text.is_empty() {
                     self.begin(out);
-                    let ids = self.trace.then_some(ids.as_slice());
-                    self.chunk(out, &Piece { text: Some(&text), ids, ..Piece::default() });
+                    let trace = self.trace.then_some(Traced { token_ids: &ids, margins: &margins });
+                    self.chunk(out, &Piece { text: Some(&text), trace, ..Piece::default() });
                 }
             }
             Delta::Done { reason, text, metrics } => {
