@@ -105,19 +105,39 @@ pub fn stream(seed: Option<u64>) -> StdRng {
 }
 
 /// The `k` greatest entries of a row as `(index, log-probability)`, greatest first, ties to the lower index.
+///
+/// Only chunks whose greatest value reaches the `k`-th greatest chunk maximum can hold one of them: `k` chunks have a
+/// value at least that large. This leaves a handful of chunks of a vocabulary to sort.
 pub fn top_k(logits: &[f32], k: usize) -> Vec<(u32, f32)> {
+    const CHUNK: usize = 32;
     let k = k.min(logits.len());
     if k == 0 {
         return Vec::new();
     }
-    let norm = log_sum_exp(logits);
-    let mut order: Vec<u32> = (0..logits.len() as u32).collect();
+    let peak = |chunk: &[f32]| chunk.iter().fold(f32::NEG_INFINITY, |m, &v| m.max(v));
+    let peaks: Vec<f32> = logits.chunks(CHUNK).map(peak).collect();
+    let mut sorted = peaks.clone();
+    let bar = if k < sorted.len() {
+        *sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1
+    } else {
+        f32::NEG_INFINITY
+    };
+    let mut order: Vec<u32> = Vec::with_capacity(2 * k * CHUNK);
+    for (c, _) in peaks.iter().enumerate().filter(|(_, peak)| **peak >= bar) {
+        let from = c * CHUNK;
+        let to = (from + CHUNK).min(logits.len());
+        order.extend((from..to).filter(|&i| logits[i] >= bar).map(|i| i as u32));
+    }
     let by_logit = |&a: &u32, &b: &u32| logits[b as usize].total_cmp(&logits[a as usize]).then(a.cmp(&b));
     if k < order.len() {
         order.select_nth_unstable_by(k - 1, by_logit);
         order.truncate(k);
     }
     order.sort_unstable_by(by_logit);
+    // Values that are no numbers (a damaged checkpoint) are never above the bar; callers still get their k entries.
+    let missing = (0..logits.len() as u32).filter(|i| logits[*i as usize].is_nan()).take(k - order.len());
+    order.extend(missing);
+    let norm = log_sum_exp(logits);
     order.into_iter().map(|i| (i, logits[i as usize] - norm)).collect()
 }
 
@@ -150,7 +170,27 @@ mod tests {
         assert_eq!(top_k(&[1.0, 3.0, 3.0, 0.0], 2).iter().map(|e| e.0).collect::<Vec<_>>(), [1, 2]);
     }
 
+    #[test]
+    fn damaged_logits_still_give_k_entries() {
+        assert_eq!(top_k(&[f32::NAN; 40], 3).len(), 3);
+        assert_eq!(top_k(&[f32::NAN, 1.0, f32::NAN], 2).iter().map(|e| e.0).collect::<Vec<_>>(), [1, 0]);
+    }
+
     proptest! {
+        #[test]
+        fn top_k_is_a_full_sort(mut x in proptest::collection::vec(-4.0f32..4.0, 1..400), k in 1usize..80, ties in 0usize..50) {
+            for i in 0..ties.min(x.len() / 2) {
+                let v = x[i];
+                let at = x.len() - 1 - i;
+                x[at] = v;
+            }
+            let mut order: Vec<u32> = (0..x.len() as u32).collect();
+            order.sort_by(|&a, &b| x[b as usize].total_cmp(&x[a as usize]).then(a.cmp(&b)));
+            order.truncate(k);
+            let got: Vec<u32> = top_k(&x, k).iter().map(|e| e.0).collect();
+            prop_assert_eq!(got, order);
+        }
+
         /// Over many draws, rejection with any `q` reproduces `p`.
         #[test]
         fn rejection_is_lossless(seed in 0u64..1_000_000) {

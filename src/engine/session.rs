@@ -13,7 +13,7 @@ use super::api::{Delta, EngineError, GenerateRequest};
 use super::backend::Backend;
 use super::rounds::Outcome;
 use super::sequence::Sequence;
-use super::shared::{Shared, Text, now_ms};
+use super::shared::{Shared, Text, lock, now_ms};
 use super::stats::Step;
 use super::stop::StopMatcher;
 use super::tokenizer::TextJoiner;
@@ -174,12 +174,11 @@ impl<B: Backend> Session<B> {
             .collect();
         let accepted = (walk.path.len() - 1).min(committed);
         step.generated = committed;
-        if let Some(first) = self.first {
-            shared.stats.lock().map(|mut s| s.gap(clock.now, clock.now - self.last, committed)).ok();
-            debug_assert!(first <= clock.now);
+        if self.first.is_some() {
+            lock(&shared.stats).gap(clock.now, clock.now - self.last, committed);
         } else {
             self.first = Some(clock.now);
-            shared.stats.lock().map(|mut s| s.first_token(clock.now, clock.now - self.submitted)).ok();
+            lock(&shared.stats).first_token(clock.now, clock.now - self.submitted);
         }
         self.last = clock.now;
         if let Some(settings) = mode {
@@ -296,14 +295,14 @@ impl<B: Backend> Session<B> {
         let mut rest = self.matcher.push(&self.joiner.finish()).text;
         rest.push_str(&self.matcher.finish());
         let phase = if reason == FinishReason::Cancelled { RequestPhase::Cancelled } else { RequestPhase::Finished };
-        if let Ok(mut stats) = shared.stats.lock() {
-            if reason == FinishReason::Cancelled {
-                stats.counters.requests_cancelled += 1;
-            } else {
-                stats.counters.requests_finished += 1;
-                stats.finished(now, now - self.submitted);
-            }
+        let mut stats = lock(&shared.stats);
+        if reason == FinishReason::Cancelled {
+            stats.counters.requests_cancelled += 1;
+        } else {
+            stats.counters.requests_finished += 1;
+            stats.finished(now, now - self.submitted);
         }
+        drop(stats);
         let event = RequestEvent { finish_reason: Some(reason), metrics: Some(metrics.clone()), ..self.event(phase) };
         shared.publish(Event::Request(event));
         let _ = self.client.send(Delta::Done { reason, text: rest, metrics });
@@ -311,9 +310,7 @@ impl<B: Backend> Session<B> {
 
     /// Ends the request with an error.
     pub fn fail(self, error: EngineError, shared: &Shared) {
-        if let Ok(mut stats) = shared.stats.lock() {
-            stats.counters.requests_failed += 1;
-        }
+        lock(&shared.stats).counters.requests_failed += 1;
         shared.publish(Event::Request(RequestEvent {
             error: Some(error.to_string()),
             ..self.event(RequestPhase::Failed)

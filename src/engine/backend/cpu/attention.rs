@@ -176,11 +176,18 @@ fn scores_body<const FMA: bool>(q: &[f32], keys: &[f32], stride: usize, scale: f
     for (b, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
         let block = keys[b * stride..b * stride + q.len() * LANES].as_chunks::<LANES>().0;
         let mut acc = [[0.0f32; LANES]; 4];
-        for (q, k) in q.as_chunks::<4>().0.iter().zip(block.as_chunks::<4>().0) {
+        let (fours, rest) = q.as_chunks::<4>();
+        let (key_fours, key_rest) = block.as_chunks::<4>();
+        for (q, k) in fours.iter().zip(key_fours) {
             for i in 0..4 {
                 for l in 0..LANES {
                     acc[i][l] = fma::<FMA>(q[i], k[i][l], acc[i][l]);
                 }
+            }
+        }
+        for (q, k) in rest.iter().zip(key_rest) {
+            for l in 0..LANES {
+                acc[0][l] = fma::<FMA>(*q, k[l], acc[0][l]);
             }
         }
         for l in 0..LANES {
@@ -251,6 +258,18 @@ fn weigh_body<const FMA: bool>(
         weigh_columns::<FMA, 1>(p, values, width, start, prefix, picks, column, scale, out);
         column += LANES;
     }
+    // Heads that are no multiple of 16 wide.
+    for (d, out) in out.iter_mut().enumerate().skip(column) {
+        let mut acc = [0.0f32; 2];
+        for i in 0..prefix {
+            acc[i % 2] = fma::<FMA>(p[i], values[(start + i) * width + d], acc[i % 2]);
+        }
+        for (i, &slot) in picks.iter().enumerate() {
+            let i = prefix + i;
+            acc[i % 2] = fma::<FMA>(p[i], values[slot as usize * width + d], acc[i % 2]);
+        }
+        *out = (acc[0] + acc[1]) * scale;
+    }
 }
 multiversion! {
     fn weigh = weigh_body(
@@ -263,8 +282,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Not a multiple of 16 nor of 4, so that the ends of all loops are reached.
+    const DIM: usize = 18;
+
     fn filled(slots: &[usize], contents: &[(Vec<f32>, Vec<f32>)]) -> Cache {
-        let mut cache = Cache::new(1, 1, 16);
+        let mut cache = Cache::new(1, 1, DIM);
         cache.reserve(64);
         for (&slot, (k, v)) in slots.iter().zip(contents) {
             cache.put(0, slot, 0, k, v);
@@ -277,15 +299,15 @@ mod tests {
         /// computed in f64.
         #[test]
         fn slots_do_not_matter(
-            seed in proptest::collection::vec(-1.0f32..1.0, 16 * 2 * 20 + 16),
+            seed in proptest::collection::vec(-1.0f32..1.0, DIM * 2 * 20 + DIM),
             prefix in 0usize..12,
             gaps in proptest::collection::vec(0usize..3, 8),
         ) {
             let level = Level::detect();
             let n = prefix + gaps.len();
             let contents: Vec<_> =
-                (0..n).map(|i| (seed[i * 32..i * 32 + 16].to_vec(), seed[i * 32 + 16..i * 32 + 32].to_vec())).collect();
-            let q = &seed[16 * 2 * 20..];
+                (0..n).map(|i| seed[i * 2 * DIM..(i + 1) * 2 * DIM].split_at(DIM)).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+            let q = &seed[DIM * 2 * 20..];
             let plain = filled(&(0..n).collect::<Vec<_>>(), &contents);
             let mut slots: Vec<usize> = (0..prefix).collect();
             let mut mask = 0u64;
@@ -298,17 +320,17 @@ mod tests {
             }
             let tree = filled(&slots, &contents);
             let mut scratch = Scratch::default();
-            let (mut a, mut b) = ([0.0; 16], [0.0; 16]);
+            let (mut a, mut b) = ([0.0; DIM], [0.0; DIM]);
             attend(level, &plain, 0, &Query { q, kv_head: 0, prefix: 0..n, mask: &[] }, &mut scratch, &mut a);
             attend(level, &tree, 0, &Query { q, kv_head: 0, prefix: 0..prefix, mask: &[mask] }, &mut scratch, &mut b);
             prop_assert_eq!(a, b);
 
             let scores: Vec<f64> = contents.iter()
-                .map(|(k, _)| k.iter().zip(q).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>() / 4.0)
+                .map(|(k, _)| k.iter().zip(q).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>() / (DIM as f64).sqrt())
                 .collect();
             let max = scores.iter().fold(f64::MIN, |m, &s| m.max(s));
             let total: f64 = scores.iter().map(|s| (s - max).exp()).sum();
-            for d in 0..16 {
+            for d in 0..DIM {
                 let want: f64 = scores.iter().zip(&contents)
                     .map(|(s, (_, v))| (s - max).exp() / total * f64::from(v[d])).sum();
                 prop_assert!((f64::from(a[d]) - want).abs() < 1e-5);
@@ -317,7 +339,7 @@ mod tests {
             let path: Vec<usize> = slots[prefix..].iter().map(|s| s - prefix).collect();
             let mut kept = tree;
             kept.keep(prefix, &path);
-            let mut c = [0.0; 16];
+            let mut c = [0.0; DIM];
             attend(level, &kept, 0, &Query { q, kv_head: 0, prefix: 0..n, mask: &[] }, &mut scratch, &mut c);
             prop_assert_eq!(a, c);
         }

@@ -283,7 +283,7 @@ impl Backend for Cpu {
             let angles = &angles[index * half..(index + 1) * half];
             // SAFETY: each row is handled by one thread.
             let x = unsafe { data.slice(index * width, width) };
-            let mut copy = [0.0f32; 512];
+            let mut copy = vec![0.0f32; dim];
             let mut prepare = |at: usize, norm: &Option<Vec<f32>>| {
                 let head = &mut x[at..at + dim];
                 if let Some(weight) = norm {
