@@ -101,9 +101,9 @@ async fn limits_and_stop_strings_give_the_same_answer_in_every_mode() {
 #[tokio::test]
 async fn a_switch_in_mid_answer_changes_the_rounds_and_not_the_text() {
     let engine = engine(EngineConfig { mode: ModeRequest::mode(Mode::Off), ..EngineConfig::default() }).await;
-    let plain = whole(engine.submit(ask("class A:\n", 400)).unwrap()).await;
+    let plain = whole(engine.submit(ask("class A:\n", 1_500)).unwrap()).await;
     let mut events = engine.subscribe();
-    let generation = engine.submit(ask("class A:\n", 400)).unwrap();
+    let generation = engine.submit(ask("class A:\n", 1_500)).unwrap();
     let id = generation.id.clone();
     let answer = tokio::spawn(whole(generation));
     let mut seen = Vec::new();
@@ -151,7 +151,9 @@ async fn the_queue_is_bounded_and_the_abandoned_leave_it() {
     let answer = whole(second).await;
     assert_eq!(answer.ids.len(), 5);
     for _ in 0..200 {
-        if engine.state().counters.requests_cancelled == 2 {
+        let state = engine.state();
+        // The gauges follow at the end of the turn.
+        if state.counters.requests_cancelled == 2 && state.running == 0 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -199,7 +201,7 @@ async fn many_requests_at_once_get_what_each_would_get_alone() {
         .enumerate()
         .map(|(i, prompt)| {
             let mut request = ask(prompt, 40);
-            request.mode = ModeRequest::mode(Mode::ALL[i % 4]);
+            request.mode = ModeRequest::mode(Mode::ALL[i % Mode::ALL.len()]);
             tokio::spawn(whole(engine.submit(request).unwrap()))
         })
         .collect();

@@ -5,6 +5,7 @@ pub mod backend;
 pub mod chat_template;
 pub mod decode;
 mod load;
+mod measure;
 pub mod model;
 pub mod rounds;
 pub mod sampler;

@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use crate::engine::weights::{Checkpoint, WeightsError};
-use crate::protocol::mode::ModeSettings;
+use crate::protocol::mode::{Mode, ModeSettings};
 use crate::protocol::state::StageTimes;
 use crate::protocol::trace::RoundEnd;
 
@@ -19,7 +19,8 @@ use super::api::{Precision, Sampling};
 use super::backend::{Backend, Best, Row, Rows};
 use super::decode::Proposal;
 use super::decode::accept::accept;
-use super::decode::propose::propose;
+use super::decode::controller::Controller;
+use super::decode::propose::{candidates, propose};
 use super::model::drafter::{Drafter, Job};
 use super::model::load::{draft_store, target_store};
 use super::model::target::Target;
@@ -34,6 +35,8 @@ pub struct Core<B: Backend> {
     pub target: Target<B>,
     /// The drafter, if any.
     pub drafter: Option<Drafter<B>>,
+    /// Decides in mode `auto`; without one, `auto` decodes plainly.
+    pub controller: Option<Controller>,
     rows: Rows,
 }
 
@@ -57,6 +60,8 @@ pub struct Work<'a, B: Backend> {
 /// What a round did to one sequence.
 #[derive(Debug, Clone)]
 pub struct Outcome {
+    /// What was done: in `auto`, what the controller picked.
+    pub mode: Mode,
     /// What was proposed (empty for prefill and plain decoding).
     pub proposal: Proposal,
     /// What was accepted; `None` while the prompt is not through.
@@ -93,7 +98,7 @@ impl<B: Backend> Core<B> {
             }
             None => None,
         };
-        Ok(Self { backend, target: model, drafter, rows: Rows::default() })
+        Ok(Self { backend, target: model, drafter, controller: None, rows: Rows::default() })
     }
 
     /// A new sequence.
@@ -117,6 +122,7 @@ impl<B: Backend> Core<B> {
         times.verify = lap(verifying);
         let committing = Instant::now();
         let outcomes = self.commit(work, proposals, &spans);
+        self.learn(work, &outcomes, &rows_of, &times);
         times.commit = lap(committing);
         (outcomes, times)
     }
@@ -133,7 +139,11 @@ impl<B: Backend> Core<B> {
             let block = match w.task {
                 // The whole block is drafted even where fewer tokens may follow: the number of slots changes every
                 // prediction of a bidirectional drafter. Surplus slots are left out of the proposal.
-                Task::Decode(settings) if settings.mode.drafts() && sequence.useful_drafts() > 0 => {
+                Task::Decode(settings)
+                    if settings.mode.drafts()
+                        && sequence.useful_drafts() > 0
+                        && (settings.mode != Mode::Auto || (self.controller.is_some() && sequence.habit.drafts())) =>
+                {
                     Some((sequence.seed(), settings.block_size))
                 }
                 _ if sequence.must_flush(drafter.feature_width()) => None,
@@ -157,6 +167,8 @@ impl<B: Backend> Core<B> {
     }
 
     fn build(&mut self, work: &mut [Work<'_, B>], rows_of: &[std::ops::Range<usize>]) -> Vec<Proposal> {
+        let sequences = work.iter().filter(|w| matches!(w.task, Task::Decode(_))).count();
+        let mut others = work.len() - 1;
         work.iter_mut()
             .zip(rows_of)
             .map(|(w, range)| match (&self.drafter, w.task) {
@@ -170,6 +182,12 @@ impl<B: Backend> Core<B> {
                             logits
                         })
                         .collect();
+                    if let (Mode::Auto, Some(controller)) = (settings.mode, &self.controller) {
+                        let slots = candidates(&rows, controller.most_nodes(), |i| drafter.target_id(i));
+                        let tree = controller.choose(&slots, others, sequences);
+                        others += tree.len();
+                        return Proposal { tree, ..Proposal::default() };
+                    }
                     let sequence = &mut *w.sequence;
                     let sampling = sequence.sampling;
                     propose(&settings, &sampling, &mut sequence.random, &rows, |i| drafter.target_id(i))
@@ -289,9 +307,51 @@ impl<B: Backend> Core<B> {
                 (Some(tree), Some(walk)) if broken => Some(tree.child(accepted, walk.bonus).is_some()),
                 _ => None,
             };
-            outcomes.push(Outcome { walk, committed, end, shadow_hit, rows: span.rows, best, proposal });
+            let mode = match w.task {
+                Task::Decode(settings) if settings.mode != Mode::Auto => settings.mode,
+                _ if proposal.tree.is_empty() => Mode::Off,
+                _ if proposal.tree.is_chain() => Mode::Dflash,
+                _ => Mode::Ddtree,
+            };
+            outcomes.push(Outcome { mode, walk, committed, end, shadow_hit, rows: span.rows, best, proposal });
         }
         outcomes
+    }
+}
+
+impl<B: Backend> Core<B> {
+    /// Tells the controller what the round cost and what its drafts were worth.
+    fn learn(
+        &mut self,
+        work: &mut [Work<'_, B>],
+        outcomes: &[Outcome],
+        drafted: &[std::ops::Range<usize>],
+        times: &StageTimes,
+    ) {
+        let Some(controller) = &mut self.controller else { return };
+        let auto = |w: &Work<'_, B>| matches!(w.task, Task::Decode(s) if s.mode == Mode::Auto);
+        let drafts = drafted.iter().filter(|r| !r.is_empty()).count();
+        let total: usize = outcomes.iter().map(|o| o.rows).sum();
+        let sequences = work.iter().filter(|w| matches!(w.task, Task::Decode(_))).count();
+        if let [only] = work
+            && auto(only)
+        {
+            controller.observe((drafts > 0).then_some(times.draft), total, times.verify);
+        }
+        for ((w, outcome), range) in work.iter_mut().zip(outcomes).zip(drafted) {
+            if !auto(w) {
+                continue;
+            }
+            let habit = &mut w.sequence.habit;
+            match &outcome.walk {
+                Some(walk) if !range.is_empty() => {
+                    let share = times.draft / drafts as f64;
+                    let tree = &outcome.proposal.tree;
+                    controller.learn(habit, tree, &walk.path, share, total - outcome.rows, sequences);
+                }
+                _ => habit.passed(),
+            }
+        }
     }
 }
 

@@ -13,10 +13,12 @@ use std::sync::mpsc::{Receiver, RecvError, TryRecvError};
 use tokio::sync::oneshot;
 
 use crate::protocol::event::{Event, FinishReason, Level, RequestEvent, RequestPhase};
-use crate::protocol::mode::{Limits, ModeChange, ModeRequest, ModeSettings};
+use crate::protocol::mode::{Limits, Mode, ModeChange, ModeRequest, ModeSettings};
 
 use super::api::{Delta, EngineError};
 use super::backend::Backend;
+use super::decode::controller::Controller;
+use super::measure;
 use super::rounds::{Core, Task, Work};
 use super::session::{Clock, Queued, Session};
 use super::shared::{Shared, Text, lock, now_ms};
@@ -27,6 +29,9 @@ const PREFILL_BESIDE: usize = 64;
 const PREFILL_ALONE: usize = 128;
 /// Fewest prompt rows a session gets, so that many waiting prompts do not starve each other in slivers.
 const PREFILL_LEAST: usize = 16;
+
+/// Largest tree that `auto` considers.
+const AUTO_NODES: usize = 31;
 
 /// What handles ask of the thread.
 pub enum Command {
@@ -103,6 +108,7 @@ impl<'a, B: Backend> Scheduler<'a, B> {
     /// Runs until it is told to stop or every handle is gone. An error is the message of a panic: every client has
     /// then been told.
     pub fn run(&mut self) -> Result<(), String> {
+        self.prepare(&self.settings.clone());
         while !self.stop {
             self.take_commands();
             self.drop_abandoned();
@@ -186,6 +192,7 @@ impl<'a, B: Backend> Scheduler<'a, B> {
     fn switch(&mut self, wish: ModeRequest) -> Result<ModeChange, EngineError> {
         let settings = self.settings.with(wish);
         check(&settings, &self.limits)?;
+        self.prepare(&settings);
         let change = ModeChange { settings, effective_round: self.round + 1, at_ms: now_ms() };
         if settings != self.settings {
             let message = format!(
@@ -200,6 +207,19 @@ impl<'a, B: Backend> Scheduler<'a, B> {
         }
         self.shared.publish(Event::Mode(change));
         Ok(change)
+    }
+
+    /// `auto` needs to know this machine's costs; they are measured when it is first asked for (under two seconds).
+    fn prepare(&mut self, settings: &ModeSettings) {
+        if settings.mode != Mode::Auto || self.core.controller.is_some() {
+            return;
+        }
+        if let Some(costs) = measure::costs(&mut self.core) {
+            let points: Vec<String> = costs.verify.iter().map(|(n, ms)| format!("{n}: {ms:.1}")).collect();
+            let message = format!("measured: draft {:.1} ms, verify by rows {} ms", costs.draft, points.join(", "));
+            self.core.controller = Some(Controller::new(costs, AUTO_NODES));
+            self.shared.log(Level::Info, "engine", message);
+        }
     }
 
     fn drop_abandoned(&mut self) {
@@ -231,6 +251,7 @@ impl<'a, B: Backend> Scheduler<'a, B> {
             let stops =
                 if queued.request.ignore_eos { Vec::new() } else { self.core.target.config.stop_tokens.clone() };
             let sequence = self.core.sequence(prompt, max_len, stops, queued.request.sampling);
+            self.prepare(&self.settings.with(queued.request.mode));
             let session = Session::start(*queued, sequence, self.shared.clock());
             self.shared.publish(Event::Request(session.started_event(self.text)));
             self.running.push(session);

@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 
 use super::api::Sampling;
 use super::backend::Backend;
+use super::decode::controller::Habit;
 use super::sampler;
 
 /// Feature rows that may wait before they are projected into the drafter's cache although nothing is drafted: bounds
@@ -38,6 +39,8 @@ pub struct Sequence<B: Backend> {
     pub draft_cached: usize,
     /// Feature rows that the drafter has not seen yet.
     pub features: Vec<f32>,
+    /// In `auto`: whether drafting pays for this text.
+    pub habit: Habit,
 }
 
 impl<B: Backend> Sequence<B> {
@@ -62,6 +65,7 @@ impl<B: Backend> Sequence<B> {
             draft_cache,
             draft_cached: 0,
             features: Vec::new(),
+            habit: Habit::default(),
         }
     }
 

@@ -184,9 +184,10 @@ impl<B: Backend> Session<B> {
         if let Some(settings) = mode {
             step.committed = committed;
             step.accepted = accepted;
-            self.count(settings.mode, &step, clock.stages);
+            let _ = settings;
+            self.count(outcome.mode, &step, clock.stages);
             if shared.events.receiver_count() > 0 {
-                shared.publish(Event::Round(self.trace(outcome, settings.mode, clock, text, &ids, accepted, end)));
+                shared.publish(Event::Round(self.trace(outcome, outcome.mode, clock, text, &ids, accepted, end)));
             }
             self.step += 1;
         } else if let Some(&id) = ids.first() {

@@ -17,11 +17,13 @@ pub enum Mode {
     Ddtree,
     /// The tree is built and logged, only its chain is verified; reports what a sibling would have given.
     Shadow,
+    /// The engine picks plain, chain or tree every round by what pays on this machine, and plain where nothing does.
+    Auto,
 }
 
 impl Mode {
     /// Every mode, in the order in which keys and menus walk them.
-    pub const ALL: [Mode; 4] = [Mode::Off, Mode::Dflash, Mode::Ddtree, Mode::Shadow];
+    pub const ALL: [Mode; 5] = [Mode::Off, Mode::Dflash, Mode::Ddtree, Mode::Shadow, Mode::Auto];
 
     /// The name on the wire and on screen.
     pub fn name(self) -> &'static str {
@@ -30,6 +32,7 @@ impl Mode {
             Mode::Dflash => "dflash",
             Mode::Ddtree => "ddtree",
             Mode::Shadow => "shadow",
+            Mode::Auto => "auto",
         }
     }
 
@@ -51,7 +54,7 @@ impl FromStr for Mode {
         Mode::ALL
             .into_iter()
             .find(|m| m.name() == s)
-            .ok_or_else(|| format!("unknown mode \"{s}\"; use one of off, dflash, ddtree, shadow"))
+            .ok_or_else(|| format!("unknown mode \"{s}\"; use one of off, dflash, ddtree, shadow, auto"))
     }
 }
 
@@ -87,6 +90,7 @@ impl ModeSettings {
             Mode::Dflash => format!("dflash b{}", self.block_size),
             Mode::Ddtree => format!("ddtree r{}", self.tree_budget),
             Mode::Shadow => format!("shadow r{}", self.tree_budget),
+            Mode::Auto => "auto".into(),
         }
     }
 }

@@ -25,7 +25,9 @@ pub(super) fn parse(object: &Map<String, Value>, more: &[&str]) -> Result<ModeRe
             let shown: String = name.chars().take(40).collect();
             Some(shown.parse::<Mode>().map_err(|problem| bad("mode", problem))?)
         }
-        Some(_) => return Err(bad("mode", "mode must be one of \"off\", \"dflash\", \"ddtree\", \"shadow\"")),
+        Some(_) => {
+            return Err(bad("mode", "mode must be one of \"off\", \"dflash\", \"ddtree\", \"shadow\", \"auto\""));
+        }
     };
     let count = |name: &'static str| match given(name) {
         None => Ok(None),
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn bad_ones_say_what_is_allowed() {
         for (value, param, part) in [
-            (json!({"mode": "auto"}), "mode", "off, dflash, ddtree, shadow"),
+            (json!({"mode": "beam"}), "mode", "off, dflash, ddtree, shadow, auto"),
             (json!({"mode": 3}), "mode", "\"ddtree\""),
             (json!({"mode": "ddtree"}), "mode", "off, dflash"),
             (json!({"block_size": 17}), "block_size", "from 2 to 16, not 17"),

@@ -45,6 +45,7 @@ pub enum Action {
     ModeDflash,
     ModeDdtree,
     ModeShadow,
+    ModeAuto,
     Less,
     More,
     ChainSeed,
@@ -183,6 +184,7 @@ table! {
     Dashboard ModeDflash [ch('d')] "dflash" "DFlash: verify a linear draft block";
     Dashboard ModeDdtree [ch('t')] "ddtree" "DDTree: verify a draft tree";
     Dashboard ModeShadow [ch('s')] "" "shadow: verify the chain, report what a tree would save";
+    Dashboard ModeAuto [ch('a')] "" "auto: every round what pays on this machine, plain where nothing does";
     Dashboard Less [ch('[')] "less" "halve the tree budget (dflash: block size -1)";
     Dashboard More [ch(']')] "more" "double the tree budget (dflash: block size +1)";
     Dashboard ChainSeed [ch('c')] "" "start the tree from the whole top-1 chain, or not";
@@ -211,6 +213,7 @@ table! {
     ModeMenu ModeDflash [ch('d')] "" "DFlash";
     ModeMenu ModeDdtree [ch('t')] "" "DDTree";
     ModeMenu ModeShadow [ch('s')] "" "shadow";
+    ModeMenu ModeAuto [ch('a')] "" "auto";
     ModeMenu Less [ch('[')] "less" "halve the tree budget (dflash: block size -1)";
     ModeMenu More [ch(']')] "more" "double the tree budget (dflash: block size +1)";
     ModeMenu ChainSeed [ch('c')] "chain seed" "start the tree from the whole top-1 chain, or not";

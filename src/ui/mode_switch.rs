@@ -68,6 +68,7 @@ pub fn step(settings: ModeSettings, limits: &Limits, more: bool) -> Result<ModeR
     let end = if more { "greatest" } else { "least" };
     match settings.mode {
         Mode::Off => Err("nothing to turn in off: choose d or t first".into()),
+        Mode::Auto => Err("auto turns its own knobs: choose d or t to turn them".into()),
         Mode::Dflash => {
             let now = settings.block_size;
             let next = clamp(if more { now.saturating_add(1) } else { now.saturating_sub(1) }, limits.block_size);

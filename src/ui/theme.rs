@@ -91,7 +91,8 @@ impl Role {
     /// The role of a mode.
     pub fn of_mode(mode: Mode) -> Self {
         match mode {
-            Mode::Off => Role::ModeOff,
+            // The rounds of `auto` are plain, chain or tree, and are drawn as such; its badge needs no colour of its own.
+            Mode::Off | Mode::Auto => Role::ModeOff,
             Mode::Dflash => Role::ModeDflash,
             Mode::Ddtree => Role::ModeDdtree,
             Mode::Shadow => Role::ModeShadow,

@@ -21,7 +21,7 @@ async fn a_switch_is_passed_on_and_answered() {
 async fn bad_values_are_told_with_what_is_allowed() {
     let server = Running::start().await;
     for (body, part) in [
-        (json!({"mode": "auto"}), "off, dflash, ddtree, shadow"),
+        (json!({"mode": "beam"}), "off, dflash, ddtree, shadow, auto"),
         (json!({"mode": ["off"]}), "\"dflash\""),
         (json!({"block_size": 1}), "from 2 to 16"),
         (json!({"block_size": "8"}), "whole number"),

@@ -45,7 +45,7 @@ async fn bad_requests() {
         ("/v1/chat/completions", json!({"messages": hi, "model": "gpt"}), 404, Some("model"), "model_not_found"),
         (
             "/v1/chat/completions",
-            json!({"messages": hi, "spectop": {"mode": "auto"}}),
+            json!({"messages": hi, "spectop": {"mode": "beam"}}),
             422,
             Some("mode"),
             "invalid_mode",

@@ -2,6 +2,7 @@
 
 use spectop::engine::api::{ModelSource, Precision, Sampling};
 use spectop::engine::backend::cpu::Cpu;
+use spectop::engine::decode::controller::{Controller, Costs};
 use spectop::engine::rounds::{Core, Task, Work};
 use spectop::engine::sequence::Sequence;
 use spectop::engine::weights::{Checkpoint, bundle};
@@ -21,7 +22,12 @@ pub fn default_core() -> Option<Core<Cpu>> {
 fn load(target: &ModelSource, draft: &ModelSource, threads: usize) -> Core<Cpu> {
     let target = Checkpoint::open(target).expect("the target opens");
     let draft = Checkpoint::open(draft).expect("the drafter opens");
-    Core::load(Cpu::new(threads), &target, Some(&draft), Precision::Auto, |_| {}).expect("the pair loads")
+    let mut core =
+        Core::load(Cpu::new(threads), &target, Some(&draft), Precision::Auto, |_| {}).expect("the pair loads");
+    // Made-up costs, on which drafting pays: `auto` must draft to be tested.
+    let costs = Costs { draft: 0.1, verify: vec![(1, 1.0), (8, 1.2), (32, 2.0)] };
+    core.controller = Some(Controller::new(costs, 31));
+    core
 }
 
 /// Settings of a mode.
@@ -84,7 +90,7 @@ impl Dice {
     /// A random mode with random knobs inside the limits.
     pub fn mode(&mut self, block: usize) -> ModeSettings {
         ModeSettings {
-            mode: Mode::ALL[self.below(4)],
+            mode: Mode::ALL[self.below(Mode::ALL.len())],
             block_size: 2 + self.below(block - 1),
             tree_budget: 1 + self.below(40),
             chain_seed: self.below(2) == 0,

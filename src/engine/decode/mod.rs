@@ -1,6 +1,7 @@
 //! The two ends of a round that differ by mode: what is proposed, and what of it is accepted.
 
 pub mod accept;
+pub mod controller;
 pub mod propose;
 
 use crate::protocol::mode::Mode;

@@ -20,7 +20,8 @@ pub fn propose(
     name: impl Fn(usize) -> u32 + Copy,
 ) -> Proposal {
     match settings.mode {
-        Mode::Off => Proposal::none(),
+        // In `auto` the controller builds the proposal.
+        Mode::Off | Mode::Auto => Proposal::none(),
         Mode::Dflash if samples_drafts(settings.mode, sampling.temperature) => {
             let mut drawn_from = Vec::with_capacity(rows.len());
             let mut chain = Vec::with_capacity(rows.len());
@@ -57,7 +58,7 @@ pub fn propose(
 
 /// The `budget` most probable tokens of every slot. A rank beyond the budget can never enter the tree, because all
 /// smaller ranks of the same parent come before it.
-fn candidates(rows: &[Vec<f32>], budget: usize, name: impl Fn(usize) -> u32) -> Slots {
+pub fn candidates(rows: &[Vec<f32>], budget: usize, name: impl Fn(usize) -> u32) -> Slots {
     let mut slots = Slots { k: rows.first().map_or(0, |r| r.len().min(budget)), ..Slots::default() };
     for logits in rows {
         for (index, logprob) in top_k(logits, slots.k) {

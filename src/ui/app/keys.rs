@@ -118,6 +118,7 @@ impl Model {
             Action::ModeDflash => self.set_mode(Mode::Dflash),
             Action::ModeDdtree => self.set_mode(Mode::Ddtree),
             Action::ModeShadow => self.set_mode(Mode::Shadow),
+            Action::ModeAuto => self.set_mode(Mode::Auto),
             Action::Less => self.turn(false),
             Action::More => self.turn(true),
             Action::ChainSeed => self.toggle_chain_seed(),
@@ -136,7 +137,7 @@ impl Model {
                 self.overlay = None;
                 return self.set_mode(Mode::ALL[at.min(last)]);
             }
-            Action::ModeOff | Action::ModeDflash | Action::ModeDdtree | Action::ModeShadow => {
+            Action::ModeOff | Action::ModeDflash | Action::ModeDdtree | Action::ModeShadow | Action::ModeAuto => {
                 self.overlay = None;
                 return self.mode_action(action);
             }

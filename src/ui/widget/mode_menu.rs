@@ -10,7 +10,7 @@ use crate::ui::paint::Row;
 use crate::ui::theme::Role;
 
 /// Columns and rows that the menu takes, borders included.
-pub const SIZE: (u16, u16) = (64, 8);
+pub const SIZE: (u16, u16) = (64, 9);
 
 fn explain(mode: Mode) -> &'static str {
     match mode {
@@ -18,6 +18,7 @@ fn explain(mode: Mode) -> &'static str {
         Mode::Dflash => "one linear draft block per round",
         Mode::Ddtree => "a best-first draft tree per round",
         Mode::Shadow => "chain verified, tree only logged",
+        Mode::Auto => "whatever pays here, round by round",
     }
 }
 
@@ -27,7 +28,7 @@ pub fn draw(model: &Model, selected: usize, area: Rect, buf: &mut Buffer) {
     let dim = theme.style(Role::TextDim);
     let offered = model.data.state.as_ref().map_or(&[][..], |s| &s.limits.modes);
     let in_force = model.switch.pending().or(model.data.mode);
-    let actions = [Action::ModeOff, Action::ModeDflash, Action::ModeDdtree, Action::ModeShadow];
+    let actions = [Action::ModeOff, Action::ModeDflash, Action::ModeDdtree, Action::ModeShadow, Action::ModeAuto];
     for (i, (mode, act)) in Mode::ALL.into_iter().zip(actions).enumerate() {
         let key = action::of(Context::ModeMenu)
             .find(|b| b.action == act)
@@ -49,7 +50,7 @@ pub fn draw(model: &Model, selected: usize, area: Rect, buf: &mut Buffer) {
         }
     }
     if let Some(mode) = in_force {
-        let mut row = Row::new(buf, area, 5);
+        let mut row = Row::new(buf, area, 6);
         row.put(
             format!(
                 " block size {} · tree budget {} · chain seed {}",
