@@ -1,6 +1,7 @@
 //! Command line: one file a subcommand. This file says what can be asked for.
 
 pub mod attach;
+pub mod bench;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
@@ -33,7 +34,9 @@ pub enum Exit {
     Usage = 2,
     /// The server cannot be reached.
     Unreachable = 3,
-    /// A gate was not met: a conformance check failed.
+    /// A benchmark ended, but requests in it failed.
+    FailedRequests = 4,
+    /// A gate was not met: a conformance check or a condition of `bench compare`.
     Gate = 5,
     /// Interrupted by the user.
     Interrupted = 130,
@@ -200,6 +203,8 @@ pub enum Command {
     Attach(ClientArgs),
     /// Generate once, without a server.
     Generate(GenerateArgs),
+    /// Benchmark decoding modes.
+    Bench(bench::BenchArgs),
     /// Print the state of a server once.
     Snapshot {
         /// The server.
@@ -295,6 +300,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         }
         Some(Command::Attach(client)) => attach::run(&client, &cli.screen),
         Some(Command::Generate(args)) => generate::run(&args, serve::engine_config(engine), engine.resolve()),
+        Some(Command::Bench(args)) => bench::run(engine, args),
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),

@@ -47,6 +47,10 @@ pub struct ChatRequest {
     pub stop: Vec<String>,
     /// Mode for this request only; empty leaves the server's, and sends nothing that other servers might refuse.
     pub mode: ModeRequest,
+    /// Ask for the tokens behind the text; only our server knows this.
+    pub trace: bool,
+    /// Ask for the token count with every chunk; vLLM and SGLang know this, others may refuse it.
+    pub continuous_usage: bool,
 }
 
 impl ChatRequest {
@@ -58,6 +62,9 @@ impl ChatRequest {
             "stream": true,
             "stream_options": {"include_usage": true},
         });
+        if self.continuous_usage {
+            body["stream_options"]["continuous_usage_stats"] = true.into();
+        }
         let mut set = |key: &str, value: Option<Value>| {
             if let Some(value) = value {
                 body[key] = value;
@@ -70,8 +77,20 @@ impl ChatRequest {
         set("top_k", self.top_k.map(Value::from));
         set("seed", self.seed.map(Value::from));
         set("stop", (!self.stop.is_empty()).then(|| Value::from(self.stop.clone())));
-        set("spectop", if self.mode.is_empty() { None } else { serde_json::to_value(self.mode).ok() });
+        set("spectop", self.own());
         body.to_string()
+    }
+
+    /// What only our server understands; nothing when nothing of it is asked for.
+    fn own(&self) -> Option<Value> {
+        if self.mode.is_empty() && !self.trace {
+            return None;
+        }
+        let mut own = serde_json::to_value(self.mode).ok()?;
+        if self.trace {
+            own["trace"] = true.into();
+        }
+        Some(own)
     }
 }
 
@@ -85,12 +104,18 @@ fn decimal(value: f32) -> Value {
 pub enum ChatDelta {
     /// Some text.
     Text {
-        /// The text; whole characters.
+        /// The text; whole characters. Empty where a trace or a count tells of tokens that are no whole character yet.
         text: String,
         /// Whether it is the model's thinking rather than its answer.
         reasoning: bool,
-        /// When its bytes were read.
+        /// When its bytes were read. Pieces that one read brought have the same time.
         at: Instant,
+        /// Its tokens, where a trace was asked for.
+        token_ids: Vec<u32>,
+        /// Gap between the two best logits before each of them, where the server tells.
+        margins: Vec<f32>,
+        /// Generated tokens so far, this piece included, where the server tells with every piece.
+        total_tokens: Option<u64>,
     },
     /// The answer is complete; nothing follows.
     End(Box<ChatEnd>),
@@ -105,6 +130,8 @@ pub struct ChatEnd {
     pub usage: Option<Usage>,
     /// Our server's metrics of this request.
     pub metrics: Option<RequestMetrics>,
+    /// Name of the model that answered.
+    pub model: Option<String>,
     /// When the end was read.
     pub at: Instant,
 }
@@ -126,11 +153,15 @@ pub struct ChatStream {
     finish_reason: Option<String>,
     usage: Option<Usage>,
     metrics: Option<RequestMetrics>,
+    model: Option<String>,
+    /// Tokens counted by the last piece that had a count.
+    counted: Option<u64>,
     over: bool,
 }
 
 #[derive(Deserialize)]
 struct Chunk {
+    model: Option<String>,
     choices: Option<Vec<Choice>>,
     usage: Option<Usage>,
     spectop: Option<Value>,
@@ -153,7 +184,16 @@ struct Delta {
 
 impl ChatStream {
     pub(super) fn new(events: EventStream, url: &str) -> Self {
-        Self { events, url: url.to_owned(), finish_reason: None, usage: None, metrics: None, over: false }
+        Self {
+            events,
+            url: url.to_owned(),
+            finish_reason: None,
+            usage: None,
+            metrics: None,
+            model: None,
+            counted: None,
+            over: false,
+        }
     }
 
     /// The next piece; `None` after [`ChatDelta::End`] or an error.
@@ -179,7 +219,8 @@ impl ChatStream {
             let reason = "the answer broke off before its end".to_owned();
             return Err(SourceError::Unreachable { url: self.url.clone(), reason });
         };
-        let end = ChatEnd { finish_reason, usage: self.usage, metrics: self.metrics.take(), at };
+        let end =
+            ChatEnd { finish_reason, usage: self.usage, metrics: self.metrics.take(), model: self.model.take(), at };
         Ok(ChatDelta::End(Box::new(end)))
     }
 
@@ -192,9 +233,12 @@ impl ChatStream {
             return Err(SourceError::Server { status: status.unwrap_or(200), message });
         }
         self.usage = chunk.usage.or(self.usage);
-        // Metrics of a version that is not ours are as good as none; the text matters more.
-        if let Some(metrics) = chunk.spectop.and_then(|value| serde_json::from_value(value).ok()) {
-            self.metrics = Some(metrics);
+        self.model = chunk.model.or_else(|| self.model.take());
+        let mut trace = Trace::default();
+        if let Some(own) = chunk.spectop {
+            // What is not of our making is as good as nothing; the text matters more.
+            trace = Trace::deserialize(&own).unwrap_or_default();
+            self.metrics = serde_json::from_value(own).ok().or_else(|| self.metrics.take());
         }
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(None) };
         if choice.finish_reason.is_some() {
@@ -206,11 +250,28 @@ impl ChatStream {
             Some(text) => (text, false),
             None => match some(delta.reasoning_content).or_else(|| some(delta.reasoning)) {
                 Some(text) => (text, true),
-                None => return Ok(None),
+                None => (String::new(), false),
             },
         };
-        Ok(Some(ChatDelta::Text { text, reasoning, at: message.at }))
+        let total_tokens = chunk.usage.map(|usage| usage.completion_tokens);
+        let before = self.counted;
+        self.counted = total_tokens.or(before);
+        // A count that first comes with the end is the total and tells of no piece.
+        let counted = before.zip(total_tokens).is_some_and(|(before, total)| total > before);
+        if text.is_empty() && trace.token_ids.is_empty() && !counted {
+            return Ok(None);
+        }
+        let Trace { token_ids, margins } = trace;
+        Ok(Some(ChatDelta::Text { text, reasoning, at: message.at, token_ids, margins, total_tokens }))
     }
+}
+
+/// The tokens behind a piece of text, as our server tells them when asked for a trace.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Trace {
+    token_ids: Vec<u32>,
+    margins: Vec<f32>,
 }
 
 #[cfg(test)]
@@ -235,12 +296,16 @@ mod tests {
             seed: Some(u64::MAX),
             stop: vec!["END".into()],
             mode: ModeRequest { tree_budget: Some(32), ..ModeRequest::mode(Mode::Ddtree) },
-            ..plain
+            continuous_usage: true,
+            ..plain.clone()
         };
         let body: Value = serde_json::from_str(&full.body()).unwrap();
         assert_eq!(body["temperature"], json!(0.7));
         assert_eq!(body["seed"], json!(u64::MAX));
         assert_eq!(body["spectop"], json!({"mode": "ddtree", "tree_budget": 32}));
         assert_eq!(body["stop"], json!(["END"]));
+        assert_eq!(body["stream_options"], json!({"include_usage": true, "continuous_usage_stats": true}));
+        let traced = ChatRequest { trace: true, ..plain };
+        assert_eq!(serde_json::from_str::<Value>(&traced.body()).unwrap()["spectop"], json!({"trace": true}));
     }
 }

@@ -89,6 +89,11 @@ impl Client {
         Ok(ChatStream::new(events, self.url()))
     }
 
+    /// Whether anybody answers at all, whatever they say.
+    pub async fn ping(&self) -> Result<(), SourceError> {
+        self.get("/health").await.map(drop)
+    }
+
     /// Opens an event stream.
     pub(super) async fn events(&self, path: &str, json: Option<String>) -> Result<EventStream, SourceError> {
         EventStream::open(Transport::new(self.http.clone()), &self.at(path), json).await
