@@ -5,3 +5,5 @@
 //!                                                                                                   │
 //!                 export ◄─ run.v1 ◄─ summary + compare (pure statistics) + lossless ◄──────────────┘
 //! ```
+
+pub mod stats;
