@@ -6,4 +6,7 @@
 //!                 export ◄─ run.v1 ◄─ summary + compare (pure statistics) + lossless ◄──────────────┘
 //! ```
 
+pub mod compare;
+pub mod lossless;
 pub mod stats;
+pub mod summary;
