@@ -7,6 +7,7 @@
 //! ```
 
 pub mod compare;
+pub mod export;
 pub mod lossless;
 pub mod stats;
 pub mod summary;
