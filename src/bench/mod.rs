@@ -6,15 +6,18 @@
 //!                 export ◄─ run.v1 ◄─ summary + compare (pure statistics) + lossless ◄──────────────┘
 //! ```
 
+pub mod compare;
 pub mod control;
 pub mod export;
 pub mod guard;
 pub mod import;
 pub mod journal;
+pub mod lossless;
 pub mod measure;
 pub mod modes;
 pub mod plan;
 pub mod runner;
+pub mod stats;
 pub mod suite;
 pub mod summary;
 pub mod warmup;

@@ -149,6 +149,9 @@ pub struct OutputArgs {
     /// As AIPerf writes it.
     #[arg(long, value_name = "FILE")]
     pub aiperf: Option<PathBuf>,
+    /// Mode that --vllm, --sglang and --aiperf write: their files hold one (`LABEL@4` for one of several concurrencies).
+    #[arg(long, value_name = "LABEL")]
+    pub export_mode: Option<String>,
 }
 
 /// Options of `bench sweep`.

@@ -3,26 +3,29 @@
 use std::path::Path;
 
 use super::OutputArgs;
-use crate::bench::{export, journal};
+use crate::bench::export::{self, Format};
+use crate::bench::journal;
 use crate::cli::{Exit, Failure};
 use crate::protocol::run::Run;
 
 /// Writes the files, and the table unless something else goes to the standard output.
 pub(super) fn write(run: &Run, args: &OutputArgs, table: &str) -> Result<(), Failure> {
-    let json = |run: &Run| serde_json::to_string_pretty(run).unwrap_or_default();
-    let formats: [(&Option<_>, &dyn Fn(&Run) -> String); 7] = [
-        (&args.json, &json),
-        (&args.markdown, &export::markdown),
-        (&args.html, &export::html),
-        (&args.csv, &export::csv),
-        (&args.vllm, &export::vllm),
-        (&args.sglang, &export::sglang),
-        (&args.aiperf, &export::aiperf),
+    let formats = [
+        (&args.json, Format::Json),
+        (&args.markdown, Format::Markdown),
+        (&args.html, Format::Html),
+        (&args.csv, Format::Csv),
+        (&args.vllm, Format::Vllm),
+        (&args.sglang, Format::Sglang),
+        (&args.aiperf, Format::Aiperf),
     ];
     let mut quiet = false;
     for (file, format) in formats {
         let Some(file) = file else { continue };
-        let mut text = format(run);
+        let mut text = export::write(format, run, args.export_mode.as_deref()).map_err(|error| {
+            let advice = if format.one_mode() { " (see --export-mode)" } else { "" };
+            Failure::new(Exit::Usage, format!("{error}{advice}"))
+        })?;
         if !text.ends_with('\n') {
             text.push('\n');
         }

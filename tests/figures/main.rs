@@ -1,0 +1,8 @@
+//! From requests to figures and files: summaries, comparisons, statistics, exports and imports.
+
+mod compare;
+mod export;
+mod stats;
+
+#[path = "../support/run.rs"]
+mod run;
