@@ -47,6 +47,7 @@ pub fn attach(client: &Client, sampler: &Arc<Sampler>) -> (Attachment, DropGuard
         url: client.url().to_owned(),
         remote: Arc::new(Server { client: client.clone() }),
         updates,
+        runs: None,
         sensors: Box::new(move || sampler.latest()),
     };
     (attachment, cancel.drop_guard())

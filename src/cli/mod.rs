@@ -5,6 +5,7 @@ pub mod bench;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
+pub mod run_host;
 pub mod screen_loop;
 pub mod screenshot;
 pub mod serve;

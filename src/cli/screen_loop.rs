@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::run_host::{RunHost, Runs};
 use super::{Exit, Failure, ScreenArgs};
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::sensor::Sensors;
@@ -51,6 +52,8 @@ pub struct Attachment {
     pub remote: Arc<dyn Remote>,
     /// What it says.
     pub updates: mpsc::Receiver<Update>,
+    /// Who carries benchmarks out, if anybody does.
+    pub runs: Option<Arc<dyn RunHost>>,
     /// The latest readings of this machine; called once a second, must not block.
     pub sensors: Box<dyn FnMut() -> Sensors + Send>,
 }
@@ -72,11 +75,16 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
     let terminal = Terminal::enter().map_err(|e| broken(&e))?;
-    let model = Model::new(attachment.url.clone(), look, now_ms());
+    let mut model = Model::new(attachment.url.clone(), look, now_ms());
+    let (runs, run_messages) = Runs::new(attachment.runs);
+    if runs.hosted() {
+        model.offer_runs();
+    }
     let mut session = Session {
         terminal,
         model,
         remote: attachment.remote,
+        runs,
         sensors: attachment.sensors,
         jobs: JoinSet::new(),
         cancel: CancellationToken::new(),
@@ -85,11 +93,13 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         drawn: None,
         dirty: true,
     };
-    let result = session.run(attachment.updates, signals).await;
+    let result = session.run(attachment.updates, run_messages, signals).await;
     session.cancel.cancel();
     session.jobs.abort_all();
-    // Dropping the session gives the terminal back, before anybody prints the result.
-    drop(session);
+    let Session { terminal, runs, .. } = session;
+    // This gives the terminal back, before anybody prints the result.
+    drop(terminal);
+    runs.close().await;
     result
 }
 
@@ -126,6 +136,7 @@ struct Session {
     terminal: Terminal,
     model: Model,
     remote: Arc<dyn Remote>,
+    runs: Runs,
     sensors: Box<dyn FnMut() -> Sensors + Send>,
     jobs: JoinSet<EffectResult>,
     cancel: CancellationToken,
@@ -139,7 +150,12 @@ struct Session {
 }
 
 impl Session {
-    async fn run(&mut self, mut updates: mpsc::Receiver<Update>, mut signals: Signals) -> Result<(), Failure> {
+    async fn run(
+        &mut self,
+        mut updates: mpsc::Receiver<Update>,
+        mut run_messages: mpsc::Receiver<Msg>,
+        mut signals: Signals,
+    ) -> Result<(), Failure> {
         let mut keys = EventStream::new();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -181,6 +197,7 @@ impl Session {
                     let result = done.unwrap_or_else(|e| EffectResult::Generate(Err(e.to_string())));
                     self.take(Msg::EffectResult(result))?
                 }
+                Some(msg) = run_messages.recv() => self.take(msg)?,
                 Some(text) = self.answers.1.recv() => self.take(Msg::Answer(text))?,
                 update = updates.recv(), if updates_open => if let Some(update) = update {
                     self.burst(update, &mut updates)?
@@ -222,6 +239,7 @@ impl Session {
 
     fn take(&mut self, msg: Msg) -> Result<Flow, Failure> {
         for effect in self.model.update(msg) {
+            let Some(effect) = self.runs.take(effect) else { continue };
             match effect {
                 Effect::Quit => return Ok(Flow::Leave),
                 Effect::SetMode(request) => {
@@ -248,6 +266,14 @@ impl Session {
                     self.terminal.clear().map_err(|e| broken(&e))?;
                     self.dirty = true;
                 }
+                // Carried out above.
+                Effect::StartRun(_)
+                | Effect::PlanRun(_)
+                | Effect::PauseRun(_)
+                | Effect::StopRun
+                | Effect::ListRuns
+                | Effect::LoadRun(_)
+                | Effect::Export { .. } => {}
             }
         }
         Ok(Flow::On)

@@ -2,39 +2,14 @@
 
 use std::fmt::Write as _;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::KeyCode;
 
-/// Where keys are being read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Context {
-    /// Everywhere, text fields included.
-    Global,
-    /// The dashboard.
-    Dashboard,
-    /// The mode menu.
-    ModeMenu,
-    /// The prompt editor. Characters without a binding are typed.
-    Prompt,
-    /// The help overlay.
-    Help,
-}
+mod context;
+mod key;
 
-impl Context {
-    /// Every context, in the order of the help.
-    pub const ALL: [Context; 5] =
-        [Context::Dashboard, Context::ModeMenu, Context::Prompt, Context::Help, Context::Global];
-
-    /// Heading in the help.
-    pub fn title(self) -> &'static str {
-        match self {
-            Context::Global => "Everywhere",
-            Context::Dashboard => "Dashboard",
-            Context::ModeMenu => "Mode menu",
-            Context::Prompt => "Prompt editor",
-            Context::Help => "Help",
-        }
-    }
-}
+pub use context::Context;
+pub use key::Key;
+use key::{alt, ch, ctrl, on};
 
 /// Something that a key can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,6 +35,26 @@ pub enum Action {
     Theme,
     LogSize,
     FocusNext,
+    FocusPrevious,
+    ShowDashboard,
+    ShowBench,
+    ShowCompare,
+    ShowLog,
+    Palette,
+    Toggle,
+    Remove,
+    StartRun,
+    DryRun,
+    PauseRun,
+    StopRun,
+    Filter,
+    Suite,
+    Difference,
+    Export,
+    Reload,
+    Level,
+    Left,
+    Right,
     Up,
     Down,
     PageUp,
@@ -82,71 +77,6 @@ pub enum Action {
     Redraw,
     Suspend,
     Quit,
-}
-
-/// A key with its modifiers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Key(pub KeyCode, pub KeyModifiers);
-
-const fn ch(c: char) -> Key {
-    Key(KeyCode::Char(c), KeyModifiers::NONE)
-}
-const fn ctrl(c: char) -> Key {
-    Key(KeyCode::Char(c), KeyModifiers::CONTROL)
-}
-const fn on(code: KeyCode) -> Key {
-    Key(code, KeyModifiers::NONE)
-}
-const fn alt(code: KeyCode) -> Key {
-    Key(code, KeyModifiers::ALT)
-}
-
-impl Key {
-    /// The key of an event, with the differences between terminals taken out: Shift is part of a character, and Ctrl
-    /// does not know upper case. `None` for releases and repeats.
-    pub fn of(event: &KeyEvent) -> Option<Self> {
-        if event.kind != KeyEventKind::Press {
-            return None;
-        }
-        let mut modifiers = event.modifiers & (KeyModifiers::CONTROL | KeyModifiers::ALT);
-        let code = match event.code {
-            KeyCode::Char(c) if modifiers.contains(KeyModifiers::CONTROL) => KeyCode::Char(c.to_ascii_lowercase()),
-            KeyCode::BackTab => {
-                modifiers = KeyModifiers::NONE;
-                KeyCode::BackTab
-            }
-            code => code,
-        };
-        Some(Self(code, modifiers))
-    }
-
-    /// For people: `Ctrl-X`, `PgUp`, `space`.
-    pub fn label(self) -> String {
-        let mut text = String::new();
-        if self.1.contains(KeyModifiers::CONTROL) {
-            text.push_str("Ctrl-");
-        }
-        if self.1.contains(KeyModifiers::ALT) {
-            text.push_str("Alt-");
-        }
-        match self.0 {
-            KeyCode::Char(' ') => text.push_str("space"),
-            KeyCode::Char(c) if self.1.contains(KeyModifiers::CONTROL) => text.push(c.to_ascii_uppercase()),
-            KeyCode::Char(c) => text.push(c),
-            KeyCode::Up => text.push('↑'),
-            KeyCode::Down => text.push('↓'),
-            KeyCode::PageUp => text.push_str("PgUp"),
-            KeyCode::PageDown => text.push_str("PgDn"),
-            KeyCode::BackTab => text.push_str("Shift-Tab"),
-            KeyCode::F(n) => {
-                let _ = write!(text, "F{n}");
-            }
-            other => {
-                let _ = write!(text, "{other:?}");
-            }
-        }
-        text
-    }
 }
 
 /// One line of the table.
@@ -195,7 +125,6 @@ table! {
     Dashboard FollowNext [ch('n')] "" "follow the next request";
     Dashboard FollowNewest [ch('f')] "" "follow the newest request";
     Dashboard ResetSpeeds [ch('R')] "" "start the comparison of modes afresh";
-    Dashboard Theme [ch('T')] "" "next theme";
     Dashboard FocusNext [on(KeyCode::Tab), on(KeyCode::BackTab)] "" "next panel (text, log)";
     Dashboard Up [on(KeyCode::Up), ch('k')] "" "scroll up";
     Dashboard Down [on(KeyCode::Down), ch('j')] "" "scroll down";
@@ -204,8 +133,62 @@ table! {
     Dashboard Top [ch('g'), on(KeyCode::Home)] "" "to the beginning";
     Dashboard Bottom [ch('G'), on(KeyCode::End)] "" "to the end, and follow it";
     Dashboard Close [on(KeyCode::Esc)] "" "back to the end; dismiss messages";
-    Dashboard Help [ch('?')] "help" "all keys";
-    Dashboard Quit [ch('q')] "quit" "quit";
+    BenchPlan StartRun [ch('s'), on(KeyCode::F(5))] "start" "start the run";
+    BenchPlan DryRun [ch('n')] "dry run" "make the plan and estimate its time; nothing is sent";
+    BenchPlan Toggle [ch(' ')] "choose" "take a suite or mode in, or leave it out";
+    BenchPlan Confirm [on(KeyCode::Enter)] "edit" "type a value; press a button";
+    BenchPlan Left [on(KeyCode::Left), ch('h'), ch('-')] "less" "previous choice";
+    BenchPlan Right [on(KeyCode::Right), ch('l'), ch('+')] "more" "next choice";
+    BenchPlan Remove [on(KeyCode::Delete), ch('x')] "" "remove a suite or mode of your own";
+    BenchPlan FocusNext [on(KeyCode::Tab), on(KeyCode::BackTab)] "plan/results" "between plan and results";
+    BenchPlan Up [on(KeyCode::Up), ch('k')] "" "entry above; scroll up";
+    BenchPlan Down [on(KeyCode::Down), ch('j')] "" "entry below; scroll down";
+    BenchPlan PageUp [on(KeyCode::PageUp), ctrl('u')] "" "a page up";
+    BenchPlan PageDown [on(KeyCode::PageDown), ctrl('d')] "" "a page down";
+    BenchPlan Top [ch('g'), on(KeyCode::Home)] "" "to the first";
+    BenchPlan Bottom [ch('G'), on(KeyCode::End)] "" "to the last";
+    BenchPlan Close [on(KeyCode::Esc)] "" "dismiss messages";
+    BenchRun PauseRun [ch(' ')] "pause" "pause after the request under way, or go on";
+    BenchRun StopRun [ch('x')] "stop and keep" "stop and keep what was measured (asks once)";
+    BenchRun Up [on(KeyCode::Up), ch('k')] "" "older requests";
+    BenchRun Down [on(KeyCode::Down), ch('j')] "" "newer requests";
+    BenchRun PageUp [on(KeyCode::PageUp), ctrl('u')] "" "a page up";
+    BenchRun PageDown [on(KeyCode::PageDown), ctrl('d')] "" "a page down";
+    BenchRun Top [ch('g'), on(KeyCode::Home)] "" "to the oldest request kept";
+    BenchRun Bottom [ch('G'), on(KeyCode::End)] "" "to the newest request, and follow";
+    BenchRun Close [on(KeyCode::Esc)] "" "take a question back; dismiss messages";
+    Compare Up [on(KeyCode::Up), ch('k')] "" "newer run";
+    Compare Down [on(KeyCode::Down), ch('j')] "run" "older run";
+    Compare Left [on(KeyCode::Left), ch('h')] "" "modes to the left";
+    Compare Right [on(KeyCode::Right), ch('l')] "modes" "modes to the right";
+    Compare FocusNext [on(KeyCode::Tab)] "plot" "next plot";
+    Compare FocusPrevious [on(KeyCode::BackTab)] "" "previous plot";
+    Compare Suite [ch('s')] "suite" "next suite (and concurrency)";
+    Compare Difference [ch('d')] "difference" "first differing outputs, side by side";
+    Compare Export [ch('e')] "export" "write the run as Markdown, JSON, HTML or CSV";
+    Compare Filter [ch('/')] "filter" "show only runs that contain a text";
+    Compare Reload [ch('r')] "" "read the list of runs again";
+    Compare PageUp [on(KeyCode::PageUp), ctrl('u')] "" "a page up";
+    Compare PageDown [on(KeyCode::PageDown), ctrl('d')] "" "a page down";
+    Compare Top [ch('g'), on(KeyCode::Home)] "" "newest run";
+    Compare Bottom [ch('G'), on(KeyCode::End)] "" "oldest run";
+    Compare Close [on(KeyCode::Esc)] "" "drop the filter; dismiss messages";
+    Log Up [on(KeyCode::Up), ch('k')] "older" "older lines";
+    Log Down [on(KeyCode::Down), ch('j')] "newer" "newer lines";
+    Log PageUp [on(KeyCode::PageUp), ctrl('u')] "" "a page up";
+    Log PageDown [on(KeyCode::PageDown), ctrl('d')] "" "a page down";
+    Log Top [ch('g'), on(KeyCode::Home)] "oldest" "to the oldest line";
+    Log Bottom [ch('G'), on(KeyCode::End)] "newest" "to the newest line, and follow";
+    Log Level [ch('L')] "level" "all lines, warnings and errors, errors only";
+    Log Close [on(KeyCode::Esc)] "" "back to the end; dismiss messages";
+    Screens ShowDashboard [ch('1')] "" "dashboard";
+    Screens ShowBench [ch('4')] "" "bench: measure modes against each other";
+    Screens ShowCompare [ch('5')] "" "compare: runs that were kept";
+    Screens ShowLog [ch('7')] "" "log";
+    Screens Palette [ch(':'), ctrl('p')] "" "find a command by its description";
+    Screens Theme [ch('T')] "" "choose a theme";
+    Screens Help [ch('?')] "help" "all keys";
+    Screens Quit [ch('q')] "quit" "quit (asks while a run is live)";
     ModeMenu Up [on(KeyCode::Up), ch('k')] "" "entry above";
     ModeMenu Down [on(KeyCode::Down), ch('j')] "" "entry below";
     ModeMenu Confirm [on(KeyCode::Enter)] "choose" "switch to the selected mode";
@@ -230,6 +213,30 @@ table! {
     Prompt DeleteToStart [ctrl('u')] "" "delete to the beginning of the line";
     Prompt DeleteToEnd [ctrl('k')] "" "delete to the end of the line";
     Prompt Close [on(KeyCode::Esc)] "close" "close; the text is kept";
+    Field Confirm [on(KeyCode::Enter), on(KeyCode::Tab)] "accept" "accept the text";
+    Field Close [on(KeyCode::Esc)] "cancel" "leave it as it was";
+    Field LineStart [ctrl('a'), on(KeyCode::Home)] "" "to the beginning";
+    Field LineEnd [ctrl('e'), on(KeyCode::End)] "" "to the end";
+    Field DeleteWord [ctrl('w'), alt(KeyCode::Backspace)] "" "delete the word before the cursor";
+    Field DeleteToStart [ctrl('u')] "clear" "delete to the beginning";
+    Field DeleteToEnd [ctrl('k')] "" "delete to the end";
+    Palette Up [on(KeyCode::Up), ctrl('p')] "" "entry above";
+    Palette Down [on(KeyCode::Down), ctrl('n'), on(KeyCode::Tab)] "" "entry below";
+    Palette Confirm [on(KeyCode::Enter)] "do it" "do what is selected";
+    Palette DeleteWord [ctrl('w'), alt(KeyCode::Backspace)] "" "delete the word before the cursor";
+    Palette DeleteToStart [ctrl('u')] "" "delete to the beginning";
+    Palette Close [on(KeyCode::Esc)] "close" "close the palette";
+    Themes Up [on(KeyCode::Up), ch('k')] "" "theme above";
+    Themes Down [on(KeyCode::Down), ch('j'), ch('T')] "" "theme below";
+    Themes Confirm [on(KeyCode::Enter)] "keep" "keep the theme shown";
+    Themes Close [on(KeyCode::Esc), ch('q')] "cancel" "back to the theme before";
+    Export Up [on(KeyCode::Up), ch('k')] "" "format above";
+    Export Down [on(KeyCode::Down), ch('j')] "" "format below";
+    Export Confirm [on(KeyCode::Enter)] "write" "write the file";
+    Export Close [on(KeyCode::Esc), ch('e'), ch('q')] "close" "close";
+    Difference Left [on(KeyCode::Left), ch('h')] "previous" "previous difference";
+    Difference Right [on(KeyCode::Right), ch('l')] "next" "next difference";
+    Difference Close [on(KeyCode::Esc), ch('d'), ch('q')] "close" "close";
     Help Up [on(KeyCode::Up), ch('k')] "" "scroll up";
     Help Down [on(KeyCode::Down), ch('j')] "" "scroll down";
     Help PageUp [on(KeyCode::PageUp), ctrl('u')] "" "a page up";
@@ -249,9 +256,16 @@ pub fn of(context: Context) -> impl Iterator<Item = &'static Binding> {
     TABLE.iter().filter(move |b| b.context == context)
 }
 
+/// Bindings that work in a context: its own, those of every screen where it is one, and those that work everywhere.
+pub fn working(context: Context) -> impl Iterator<Item = &'static Binding> {
+    let screens = TABLE.iter().filter(move |b| b.context == Context::Screens && context.is_screen());
+    let global = TABLE.iter().filter(move |b| b.context == Context::Global && context != Context::Global);
+    of(context).chain(screens).chain(global)
+}
+
 /// What a key does in a context, or everywhere.
 pub fn find(context: Context, key: Key) -> Option<Action> {
-    of(context).chain(of(Context::Global)).find(|b| b.keys.contains(&key)).map(|b| b.action)
+    working(context).find(|b| b.keys.contains(&key)).map(|b| b.action)
 }
 
 /// All keys of a binding: `↑ k`.
@@ -277,14 +291,15 @@ pub fn key_table_markdown() -> String {
 mod tests {
     use std::collections::HashMap;
 
+    use crossterm::event::{KeyEvent, KeyEventKind, KeyModifiers};
+
     use super::*;
 
     #[test]
     fn no_key_means_two_things() {
         for context in Context::ALL {
             let mut seen: HashMap<Key, Action> = HashMap::new();
-            let global = if context == Context::Global { None } else { Some(of(Context::Global)) };
-            for binding in of(context).chain(global.into_iter().flatten()) {
+            for binding in working(context) {
                 for key in binding.keys {
                     let before = seen.insert(*key, binding.action);
                     assert!(before.is_none(), "{} in {context:?}: {before:?} and {:?}", key.label(), binding.action);
@@ -295,9 +310,24 @@ mod tests {
 
     #[test]
     fn in_a_text_field_plain_characters_are_text() {
-        for binding in of(Context::Prompt).chain(of(Context::Global)) {
-            for Key(code, modifiers) in binding.keys {
-                assert!(!matches!(code, KeyCode::Char(_)) || !modifiers.is_empty(), "{binding:?}");
+        for context in Context::ALL.into_iter().filter(|c| c.is_text()) {
+            for binding in working(context) {
+                for Key(code, modifiers) in binding.keys {
+                    assert!(!matches!(code, KeyCode::Char(_)) || !modifiers.is_empty(), "{binding:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_context_and_action_of_the_table_is_reachable() {
+        for context in Context::ALL {
+            assert!(of(context).next().is_some(), "{context:?} has no keys");
+        }
+        assert!(TABLE.iter().all(|b| Context::ALL.contains(&b.context)));
+        for context in Context::ALL.into_iter().filter(|c| c.is_screen()) {
+            for action in [Action::Help, Action::Quit, Action::ShowDashboard, Action::Palette] {
+                assert!(working(context).any(|b| b.action == action), "{action:?} in {context:?}");
             }
         }
     }

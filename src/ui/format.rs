@@ -117,6 +117,20 @@ pub fn time_of_day(at_ms: u64) -> String {
     format!("{:02}:{:02}:{:02}", s / 3_600, s / 60 % 60, s % 60)
 }
 
+/// Date and time in UTC from milliseconds since the epoch: `2026-12-01 11:20`.
+pub fn date(at_ms: u64) -> String {
+    // Days since 0000-03-01, so that a leap day is the last of its year; eras of 400 years repeat.
+    let days = at_ms / 86_400_000 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {}", &time_of_day(at_ms)[..5])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +155,9 @@ mod tests {
         assert_eq!(clock(134.0), "02:14");
         assert_eq!(clock(f64::INFINITY), "—");
         assert_eq!(time_of_day(39_727_000), "11:02:07");
+        assert_eq!(date(0), "1970-01-01 00:00");
+        assert_eq!(date(1_709_208_000_000), "2024-02-29 12:00");
+        assert_eq!(date(1_796_123_999_000), "2026-12-01 11:19");
     }
 
     #[test]

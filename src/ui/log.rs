@@ -48,6 +48,18 @@ impl Log {
         self.entries.is_empty()
     }
 
+    /// Lines of this level or worse.
+    pub fn count(&self, least: Level) -> usize {
+        self.entries.iter().filter(|e| e.level >= least).count()
+    }
+
+    /// `rows` lines of this level or worse that end `skip` such lines before the newest, oldest first.
+    pub fn window_of(&self, least: Level, rows: usize, skip: usize) -> Vec<&Entry> {
+        let mut lines: Vec<_> = self.entries.iter().rev().filter(|e| e.level >= least).skip(skip).take(rows).collect();
+        lines.reverse();
+        lines
+    }
+
     /// `rows` lines that end `skip` lines before the newest, oldest first.
     pub fn window(&self, rows: usize, skip: usize) -> impl Iterator<Item = &Entry> {
         let end = self.entries.len().saturating_sub(skip);

@@ -15,6 +15,7 @@ pub mod history;
 pub mod log;
 pub mod mode_switch;
 pub mod paint;
+pub mod run;
 pub mod screen;
 pub mod speeds;
 pub mod stream;

@@ -139,14 +139,24 @@ pub struct Theme {
     colors: Vec<Color>,
 }
 
-/// The files that come with the program, in the order in which `T` walks them.
-pub const BUILT_IN: [(&str, &str); 6] = [
+/// The files that come with the program, in the order in which `T` lists them.
+pub const BUILT_IN: [(&str, &str); 16] = [
     ("default-dark", include_str!("../../themes/default-dark.toml")),
     ("default-light", include_str!("../../themes/default-light.toml")),
     ("high-contrast", include_str!("../../themes/high-contrast.toml")),
     ("colorblind", include_str!("../../themes/colorblind.toml")),
     ("ansi16", include_str!("../../themes/ansi16.toml")),
     ("mono", include_str!("../../themes/mono.toml")),
+    ("catppuccin-mocha", include_str!("../../themes/catppuccin-mocha.toml")),
+    ("catppuccin-latte", include_str!("../../themes/catppuccin-latte.toml")),
+    ("gruvbox-dark", include_str!("../../themes/gruvbox-dark.toml")),
+    ("gruvbox-light", include_str!("../../themes/gruvbox-light.toml")),
+    ("nord", include_str!("../../themes/nord.toml")),
+    ("tokyo-night", include_str!("../../themes/tokyo-night.toml")),
+    ("dracula", include_str!("../../themes/dracula.toml")),
+    ("solarized-dark", include_str!("../../themes/solarized-dark.toml")),
+    ("solarized-light", include_str!("../../themes/solarized-light.toml")),
+    ("rose-pine", include_str!("../../themes/rose-pine.toml")),
 ];
 
 impl Theme {
@@ -192,12 +202,6 @@ impl Theme {
         }
         let names: Vec<_> = BUILT_IN.iter().map(|(n, _)| *n).collect();
         Err(format!("there is no theme \"{name}\"; use one of {}", names.join(", ")))
-    }
-
-    /// The theme after `name` in the built-in order.
-    pub fn after(name: &str) -> &'static str {
-        let at = BUILT_IN.iter().position(|(n, _)| *n == name).map_or(0, |i| i + 1);
-        BUILT_IN[at % BUILT_IN.len()].0
     }
 
     /// The theme to start with when none is asked for.

@@ -7,9 +7,9 @@ use ratatui::widgets::{Clear, Widget};
 use super::app::{Model, Overlay};
 use super::ascii;
 use super::paint::{self, Row};
-use super::screen::{compact, dashboard};
+use super::screen::{Screen, bench, compact, compare, dashboard, log};
 use super::theme::Role;
-use super::widget::{footer, help, mode_menu, prompt_box};
+use super::widget::{difference, export_menu, footer, help, mode_menu, palette, prompt_box, theme_list};
 
 /// Draws the whole frame into `area`, whatever its size.
 pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
@@ -23,7 +23,12 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     if fits(compact::LEAST) {
         let screen = Rect { height: area.height - 1, ..area };
         if fits(dashboard::NORMAL) {
-            dashboard::draw(model, screen, buf);
+            match model.screen {
+                Screen::Dashboard => dashboard::draw(model, screen, buf),
+                Screen::Bench => bench::draw(model, screen, buf),
+                Screen::Compare => compare::draw(model, screen, buf),
+                Screen::Log => log::draw(model, screen, buf),
+            }
         } else {
             compact::draw(model, screen, buf);
         }
@@ -54,6 +59,24 @@ fn overlay(model: &Model, area: Rect, buf: &mut Buffer) {
         Some(Overlay::Help(skip)) => {
             let inside = popup(model, area, help_size(area), "keys", "↑↓ scroll · Esc closes", buf);
             help::draw(model, *skip, inside, buf);
+        }
+        Some(Overlay::Palette(selected)) => {
+            let size = (area.width.saturating_sub(8).min(72), area.height.saturating_sub(2).min(18));
+            let inside = popup(model, area, size, "command", "type to filter · Enter does it", buf);
+            palette::draw(model, *selected, inside, buf);
+        }
+        Some(Overlay::Themes(selected, _)) => {
+            let inside = popup(model, area, theme_list::size(), "theme", "Enter keeps · Esc cancels", buf);
+            theme_list::draw(model, *selected, inside, buf);
+        }
+        Some(Overlay::Export(selected)) => {
+            let inside = popup(model, area, export_menu::SIZE, "export this run as", "Enter writes", buf);
+            export_menu::draw(model, *selected, inside, buf);
+        }
+        Some(Overlay::Difference(at)) => {
+            let size = (area.width.saturating_sub(4).min(130), area.height.saturating_sub(2).min(20));
+            let inside = popup(model, area, size, "difference", "← → others · Esc closes", buf);
+            difference::draw(model, *at, inside, buf);
         }
     }
 }

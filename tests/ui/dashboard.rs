@@ -98,6 +98,27 @@ fn dump() {
     let mut model = session::model("default-dark", 120, 36);
     session::play(&mut model, &session::gpus(4), None);
     save("dark-gpu", &model);
+    for (columns, rows) in [(80, 24), (100, 30), (120, 36), (160, 50), (60, 18)] {
+        let size = format!("{columns}x{rows}");
+        let mut plan = crate::runs::hosted(columns, rows);
+        plan.update(Msg::Key(crossterm::event::KeyCode::Char('4').into()));
+        save(&format!("bench-plan-{size}"), &plan);
+        save(&format!("bench-run-{size}"), &crate::runs::running(columns, rows));
+        let mut compare = crate::runs::comparing(columns, rows);
+        for plot in 0..3 {
+            save(&format!("compare-{plot}-{size}"), &compare);
+            compare.compare.plot = compare.compare.plot.walk(true);
+        }
+        for (key, name) in [('d', "difference"), ('e', "export"), (':', "palette"), ('T', "themes"), ('?', "help2")] {
+            let mut model = compare.clone();
+            model.update(Msg::Key(crossterm::event::KeyCode::Char(key).into()));
+            save(&format!("{name}-{size}"), &model);
+        }
+        let mut log = session::model("default-dark", columns, rows);
+        session::play(&mut log, &session::host(), None);
+        log.update(Msg::Key(crossterm::event::KeyCode::Char('7').into()));
+        save(&format!("log-{size}"), &log);
+    }
     let mut model = session::model("default-dark", 80, 24);
     model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
     model.update(Msg::LocalSensors(session::host()));

@@ -215,10 +215,6 @@ fn toggles() {
     let mut model = idle();
     key(&mut model, 'x');
     assert_eq!(model.rejects, Rejects::Inline);
-    for _ in 0..6 {
-        model.update(Msg::Key(KeyEvent::new(KeyCode::Char('T'), KeyModifiers::SHIFT)));
-    }
-    assert_eq!(model.look.theme.name(), "default-dark");
     assert_eq!(
         key(&mut model, 'c'),
         [Effect::SetMode(ModeRequest { chain_seed: Some(false), ..ModeRequest::default() })]

@@ -2,5 +2,7 @@
 
 mod dashboard;
 mod keys;
+mod runs;
+mod sample;
 mod session;
 mod sizes;

@@ -5,11 +5,11 @@ use crossterm::event::KeyEvent;
 use crate::protocol::mode::{Mode, ModeRequest};
 use crate::source::ServerKind;
 
-use super::{Effect, Focus, Look, Model, Overlay, Prompt};
+use super::{Effect, Focus, Model, Overlay, Prompt};
 use crate::ui::action::{self, Action, Context, Key};
 use crate::ui::mode_switch;
 use crate::ui::screen;
-use crate::ui::theme::{Role, Theme};
+use crate::ui::theme::Role;
 use crate::ui::view;
 
 /// Choices for the limit on generated tokens.
@@ -30,7 +30,7 @@ impl Model {
             self.dirty_after_key();
             return self.act(action);
         }
-        if context == Context::Prompt && self.editor.key(event) {
+        if context.is_text() && self.type_key(event) {
             self.dirty_after_key();
         }
         Vec::new()
@@ -40,9 +40,9 @@ impl Model {
         self.dirty = true;
     }
 
-    fn act(&mut self, action: Action) -> Vec<Effect> {
+    pub(super) fn act(&mut self, action: Action) -> Vec<Effect> {
         match action {
-            Action::Quit => return vec![Effect::Quit],
+            Action::Quit => return self.quit(),
             Action::Suspend => return vec![Effect::Suspend],
             Action::Redraw => return vec![Effect::Redraw],
             Action::CancelGeneration => return self.cancel(),
@@ -53,6 +53,11 @@ impl Model {
             }
             _ => {}
         }
+        if self.context().is_screen()
+            && let Some(effects) = self.every_screen(action)
+        {
+            return effects;
+        }
         match self.context() {
             Context::Prompt => self.prompt_action(action),
             Context::Help => {
@@ -60,7 +65,18 @@ impl Model {
                 Vec::new()
             }
             Context::ModeMenu => self.menu_action(action),
-            Context::Dashboard | Context::Global => self.dashboard_action(action),
+            Context::BenchPlan | Context::BenchRun => self.bench_action(action),
+            Context::Compare => self.compare_action(action),
+            Context::Log => {
+                self.log_action(action);
+                Vec::new()
+            }
+            Context::Field => self.field_action(action),
+            Context::Palette => self.palette_action(action),
+            Context::Themes => self.themes_action(action),
+            Context::Export => self.export_action(action),
+            Context::Difference => self.difference_action(action),
+            Context::Dashboard | Context::Screens | Context::Global => self.dashboard_action(action),
         }
     }
 
@@ -92,7 +108,6 @@ impl Model {
                 self.data.speeds.reset();
                 self.say(Role::StateOk, "the comparison of modes starts afresh");
             }
-            Action::Theme => self.next_theme(),
             Action::FocusNext => {
                 self.focus = if self.focus == Focus::Text { Focus::Log } else { Focus::Text };
             }
@@ -206,17 +221,6 @@ impl Model {
                 self.text_scroll = 0;
             }
             None => self.say(Role::StateWarn, "no requests yet"),
-        }
-    }
-
-    fn next_theme(&mut self) {
-        let next = Theme::after(self.look.theme.name());
-        match Look::new(Some(next), self.look.depth, self.look.ascii) {
-            Ok(look) => {
-                self.look = look;
-                self.say(Role::StateOk, format!("theme {next}"));
-            }
-            Err(error) => self.fail("theme", &error),
         }
     }
 

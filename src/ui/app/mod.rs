@@ -1,11 +1,14 @@
 //! Model and messages. [`Model::update`] does no I/O and reads no clock: time comes in messages, deeds go out as effects.
 
 mod keys;
+mod overlays;
+mod runs;
 
 use crossterm::event::KeyEvent;
 
 use crate::protocol::event::{Event, Level, Sample};
 use crate::protocol::mode::{ModeChange, ModeRequest};
+use crate::protocol::run::{Run, RunOptions, RunProgress};
 use crate::protocol::sensor::Sensors;
 use crate::source::{Connection, Update};
 
@@ -14,6 +17,9 @@ use super::color::Depth;
 use super::data::{Data, Urgency};
 use super::editor::Editor;
 use super::mode_switch::Switch;
+use super::run::Bench;
+use super::run::library::{Compare, ExportFormat, RunListItem};
+use super::screen::Screen;
 use super::stream::Stream;
 use super::theme::{Role, Theme};
 use super::wrap::Rejects;
@@ -44,6 +50,16 @@ pub enum Msg {
     Answer(String),
     /// An effect came to its end.
     EffectResult(EffectResult),
+    /// A benchmark run tells how it goes.
+    Run(RunProgress),
+    /// Answer to [`Effect::PlanRun`]: [`RunProgress::Planned`], or why there is no plan.
+    Planned(Result<RunProgress, String>),
+    /// The runs that were kept.
+    Runs(Result<Vec<RunListItem>, String>),
+    /// Answer to [`Effect::LoadRun`].
+    RunLoaded(Result<Box<Run>, String>),
+    /// Answer to [`Effect::Export`]: the file that was written.
+    Exported(Result<String, String>),
 }
 
 /// How an effect ended.
@@ -64,6 +80,25 @@ pub enum Effect {
     Generate(Prompt),
     /// Drop all generations started from here.
     CancelGeneration,
+    /// Start a benchmark run.
+    StartRun(RunOptions),
+    /// Plan a benchmark run without sending anything.
+    PlanRun(RunOptions),
+    /// Pause the run, or let it go on.
+    PauseRun(bool),
+    /// Stop the run; what was measured is kept.
+    StopRun,
+    /// List the runs that were kept.
+    ListRuns,
+    /// Read a run.
+    LoadRun(String),
+    /// Write a run in a format.
+    Export {
+        /// The run.
+        id: String,
+        /// The format.
+        format: ExportFormat,
+    },
     /// Leave.
     Quit,
     /// Stop the process until `fg`.
@@ -117,6 +152,14 @@ pub enum Overlay {
     Prompt,
     /// The help, scrolled down by so many rows.
     Help(usize),
+    /// The command palette, with the selected entry.
+    Palette(usize),
+    /// The list of themes, with the selected one and the name of the one to go back to.
+    Themes(usize, String),
+    /// The formats to export in, with the selected one.
+    Export(usize),
+    /// Two outputs side by side: which difference.
+    Difference(usize),
 }
 
 /// Panels that can have the focus.
@@ -155,8 +198,18 @@ pub struct Model {
     pub data: Data,
     /// What was known when the view was paused.
     pub frozen: Option<Box<Data>>,
+    /// The screen that is shown.
+    pub screen: Screen,
     /// What lies over the screen.
     pub overlay: Option<Overlay>,
+    /// What is typed into the command palette.
+    pub palette: Editor,
+    /// The bench screen.
+    pub bench: Bench,
+    /// The compare screen.
+    pub compare: Compare,
+    /// Least level of the lines on the log screen.
+    pub log_level: Level,
     /// Panel that scroll keys move.
     pub focus: Focus,
     /// Rows that the text is scrolled up.
@@ -194,7 +247,12 @@ impl Model {
             look,
             data: Data::new(now_ms),
             frozen: None,
+            screen: Screen::default(),
             overlay: None,
+            palette: Editor::default(),
+            bench: Bench::default(),
+            compare: Compare::default(),
+            log_level: Level::Info,
             focus: Focus::default(),
             text_scroll: 0,
             log_scroll: 0,
@@ -232,10 +290,27 @@ impl Model {
     /// Where keys are read now.
     pub fn context(&self) -> Context {
         match self.overlay {
-            None => Context::Dashboard,
+            None => self.screen_context(),
             Some(Overlay::ModeMenu(_)) => Context::ModeMenu,
             Some(Overlay::Prompt) => Context::Prompt,
             Some(Overlay::Help(_)) => Context::Help,
+            Some(Overlay::Palette(_)) => Context::Palette,
+            Some(Overlay::Themes(..)) => Context::Themes,
+            Some(Overlay::Export(_)) => Context::Export,
+            Some(Overlay::Difference(_)) => Context::Difference,
+        }
+    }
+
+    /// Where keys are read when nothing lies over the screen.
+    pub fn screen_context(&self) -> Context {
+        match self.screen {
+            Screen::Dashboard => Context::Dashboard,
+            Screen::Bench if self.bench.form.edit.is_some() => Context::Field,
+            Screen::Bench if self.bench.running() => Context::BenchRun,
+            Screen::Bench => Context::BenchPlan,
+            Screen::Compare if self.compare.filtering => Context::Field,
+            Screen::Compare => Context::Compare,
+            Screen::Log => Context::Log,
         }
     }
 
@@ -255,10 +330,7 @@ impl Model {
             }
             Msg::Key(key) => self.key(&key),
             Msg::Paste(text) => {
-                if self.overlay == Some(Overlay::Prompt) {
-                    self.editor.insert(&text);
-                    self.dirty = true;
-                }
+                self.paste(&text);
                 Vec::new()
             }
             Msg::Resize(columns, rows) => {
@@ -275,6 +347,10 @@ impl Model {
                 Vec::new()
             }
             Msg::EffectResult(result) => self.result(result),
+            Msg::Run(_) | Msg::Planned(_) | Msg::Runs(_) | Msg::RunLoaded(_) | Msg::Exported(_) => {
+                self.dirty = true;
+                self.run_msg(msg)
+            }
         }
     }
 
@@ -287,10 +363,13 @@ impl Model {
         }
         let before = self.data.mode;
         let urgency = self.data.apply(update, self.now_ms);
-        if let Some(mode) = self.data.mode
-            && before != Some(mode)
-        {
-            self.switch.seen(mode);
+        if let Some(mode) = self.data.mode {
+            if before != Some(mode) {
+                self.switch.seen(mode);
+            }
+            if let Some(state) = &self.data.state {
+                self.bench.form.offer(&state.limits, mode);
+            }
         }
         // While the view is paused only the connection may change it.
         if urgency == Urgency::Now && (self.frozen.is_none() || link || before != self.data.mode) {

@@ -3,6 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::{Screen, bench, compare};
 use crate::ui::app::Model;
 use crate::ui::format::{self, percent, short, used_of};
 use crate::ui::paint::Row;
@@ -24,6 +25,17 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let mut row = Row::new(buf, area, 0);
     row.put(format!(" {dot} {word}"), theme.style(role));
     row.right(" compact ", dim);
+    if model.screen != Screen::Dashboard {
+        let (key, name) = model.screen.tab();
+        row.put(format!(" {key} {name} "), theme.selection());
+        let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
+        match model.screen {
+            Screen::Bench => bench::compact(model, body, buf),
+            Screen::Compare => compare::compact(model, body, buf),
+            _ => super::log::lines(model, body, buf),
+        }
+        return;
+    }
     if model.frozen.is_some() {
         row.right(" PAUSED ", theme.banner(Role::StateWarn));
     }

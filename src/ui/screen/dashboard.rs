@@ -58,7 +58,7 @@ pub fn areas(model: &Model, area: Rect) -> Areas {
 }
 
 /// Rows of a stack of boxes that share borders: each gets its content rows plus two, and overlaps the next by one.
-fn stack(area: Rect, contents: &[u16]) -> Vec<Rect> {
+pub fn stack(area: Rect, contents: &[u16]) -> Vec<Rect> {
     let mut y = area.y;
     contents
         .iter()
@@ -71,7 +71,7 @@ fn stack(area: Rect, contents: &[u16]) -> Vec<Rect> {
 }
 
 /// Two boxes side by side with a shared border.
-fn split(area: Rect, left_share: u16) -> (Rect, Rect) {
+pub fn split(area: Rect, left_share: u16) -> (Rect, Rect) {
     let left = area.width * left_share / 100;
     (Rect { width: left + 1, ..area }, Rect { x: area.x + left, width: area.width - left, ..area })
 }
@@ -148,17 +148,7 @@ pub fn focused_overflow(model: &Model) -> usize {
 pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let areas = areas(model, area);
-    header::draw(model, areas.header, buf);
-    for (i, (role, text)) in header::alerts(model).into_iter().enumerate() {
-        if i as u16 >= areas.alerts.height {
-            break;
-        }
-        let line = Rect { y: areas.alerts.y + i as u16, height: 1, ..areas.alerts };
-        let style = theme.banner(role);
-        let mut row = Row::new(buf, line, 0);
-        let width = row.left();
-        row.put(format!(" {text:<width$}", width = width.saturating_sub(1)), style);
-    }
+    header::with_alerts(model, area, buf);
     let data = model.shown();
     let sample = model.sample();
     // A panel scrolled away from its end has the keys' attention, and so has the log when it was chosen.

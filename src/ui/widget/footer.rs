@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::ui::action::{self, Action, Context};
+use crate::ui::action::{self, Action};
 use crate::ui::app::Model;
 use crate::ui::paint::Row;
 use crate::ui::text;
@@ -19,14 +19,13 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     }
     let (key_style, word_style) = (theme.style(Role::TextStrong), theme.style(Role::TextDim));
     let context = model.context();
-    let entries: Vec<_> = action::of(context)
+    let entries: Vec<_> = action::working(context)
         .filter(|b| !b.footer.is_empty())
         .filter_map(|b| b.keys.first().map(|k| (b.action, k.label(), b.footer)))
         .collect();
     // Help and quit stay whatever the width.
-    let (last, first): (Vec<_>, Vec<_>) = entries
-        .into_iter()
-        .partition(|(a, ..)| matches!(a, Action::Help | Action::Quit) && context == Context::Dashboard);
+    let (last, first): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|(a, ..)| matches!(a, Action::Help | Action::Quit) && context.is_screen());
     for (_, key, word) in last.iter().rev() {
         if text::width(key) + text::width(word) + 3 <= row.left() {
             row.right(format!(" {word} "), word_style).right(key, key_style);

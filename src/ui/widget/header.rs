@@ -8,6 +8,7 @@ use crate::source::Connection;
 use crate::ui::app::Model;
 use crate::ui::format;
 use crate::ui::paint::Row;
+use crate::ui::screen::Screen;
 use crate::ui::text;
 use crate::ui::theme::Role;
 
@@ -73,6 +74,35 @@ pub fn badge(model: &Model) -> (String, Option<Role>, Option<String>) {
     (label, Some(Role::of_mode(mode.mode)), pending)
 }
 
+/// Draws the first row and the alerts below it; returns what is left.
+pub fn with_alerts(model: &Model, area: Rect, buf: &mut Buffer) -> Rect {
+    draw(model, Rect { height: 1.min(area.height), ..area }, buf);
+    let alerts = alerts(model);
+    let rows = (alerts.len() as u16).min(area.height.saturating_sub(1));
+    for (i, (role, text)) in alerts.into_iter().take(rows as usize).enumerate() {
+        let line = Rect { y: area.y + 1 + i as u16, height: 1, ..area };
+        let mut row = Row::new(buf, line, 0);
+        let width = row.left();
+        row.put(format!(" {text:<width$}", width = width.saturating_sub(1)), model.look.theme.banner(role));
+    }
+    Rect { y: area.y + 1 + rows, height: area.height.saturating_sub(1 + rows), ..area }.intersection(area)
+}
+
+/// The screens there are: key and name where there is room, else the name of the one that is shown.
+fn tabs(model: &Model, row: &mut Row<'_>, names: bool) {
+    let theme = &model.look.theme;
+    for screen in Screen::ALL {
+        let (key, name) = screen.tab();
+        if screen == model.screen {
+            row.put(format!(" {key} {name} "), theme.selection());
+        } else {
+            row.put(format!(" {key}"), theme.style(Role::TextStrong));
+            row.put(if names { format!(" {name} ") } else { " ".into() }, theme.style(Role::TextDim));
+        }
+    }
+    row.put(" ", theme.style(Role::TextDim));
+}
+
 /// Draws the first row.
 pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
@@ -81,6 +111,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let (dot, word, role) = word(model);
     // The dot, the mode and the pause come first: whatever the width, they stay.
     row.skip(1).put(dot, theme.style(role)).put(format!(" {word} "), theme.style(role));
+    tabs(model, &mut row, area.width >= 110);
     row.right(" ", dim);
     let (label, mode_role, pending) = badge(model);
     let style = mode_role.map_or(dim, |r| theme.banner(r));

@@ -35,7 +35,9 @@ pub fn lines(model: &Model) -> Vec<Line> {
             (" written without drafts".into(), dim),
         ],
     ];
-    for context in Context::ALL {
+    // The screen that is shown comes first.
+    let here = model.screen_context();
+    for context in std::iter::once(here).chain(Context::ALL.into_iter().filter(|c| *c != here)) {
         lines.push(Vec::new());
         lines.push(vec![(format!(" {}", context.title()), strong)]);
         for binding in action::of(context) {

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use crate::protocol::event::Level;
 use crate::ui::format;
-use crate::ui::log::Log;
+use crate::ui::log::{Entry, Log};
 use crate::ui::paint::Row;
 use crate::ui::theme::{Role, Theme};
 
@@ -16,7 +16,13 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, log: &Log, skip: usize)
         Row::new(buf, area, 0).put(" nothing yet", dim);
         return;
     }
-    for (line, entry) in log.window(area.height as usize, skip).enumerate() {
+    lines(buf, area, theme, log.window(area.height as usize, skip));
+}
+
+/// Draws these lines from the top.
+pub fn lines<'a>(buf: &mut Buffer, area: Rect, theme: &Theme, entries: impl Iterator<Item = &'a Entry>) {
+    let dim = theme.style(Role::TextDim);
+    for (line, entry) in entries.take(area.height as usize).enumerate() {
         let (word, role) = match entry.level {
             Level::Info => ("info ", Role::TextDim),
             Level::Warn => ("WARN ", Role::StateWarn),
