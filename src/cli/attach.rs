@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::bench_host::BenchHost;
 use super::screen_loop::{self, Attachment, Pending, Remote};
 use super::{ClientArgs, Exit, Failure, ScreenArgs};
 use crate::gpu::{DEFAULT_INTERVAL, Sampler};
@@ -42,12 +43,13 @@ pub fn attach(client: &Client, sampler: &Arc<Sampler>) -> (Attachment, DropGuard
     let (send, updates) = mpsc::channel(CHANNEL_CAPACITY);
     let cancel = CancellationToken::new();
     tokio::spawn(source::attach(client.clone(), send, cancel.clone()));
+    let runs = Arc::new(BenchHost::new(client.clone(), Arc::clone(sampler)));
     let sampler = Arc::clone(sampler);
     let attachment = Attachment {
         url: client.url().to_owned(),
         remote: Arc::new(Server { client: client.clone() }),
         updates,
-        runs: None,
+        runs: Some(runs),
         sensors: Box::new(move || sampler.latest()),
     };
     (attachment, cancel.drop_guard())

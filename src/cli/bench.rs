@@ -7,7 +7,7 @@ mod local;
 mod output;
 mod progress;
 mod run;
-mod runs;
+pub(in crate::cli) mod runs;
 mod sweep;
 mod table;
 

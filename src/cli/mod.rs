@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod bench;
+pub mod bench_host;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;

@@ -21,7 +21,7 @@ pub(super) fn failed(run: &Run) -> usize {
 }
 
 /// A run by id (`last`: the latest) or file: ours, a journal, or another tool's.
-pub(super) fn load(name: &str) -> Result<Run, Failure> {
+pub(in crate::cli) fn load(name: &str) -> Result<Run, Failure> {
     let path = Path::new(name);
     let file = if path.is_file() {
         path.to_owned()

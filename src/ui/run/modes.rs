@@ -48,8 +48,8 @@ pub fn check(word: &str, limits: Option<&Limits>) -> Result<String, String> {
         return Err(format!("{mode} is not on offer on this server"));
     }
     let range = match mode {
-        Mode::Off if number.is_some() => return Err("off has no settings".into()),
-        Mode::Off => None,
+        Mode::Off | Mode::Auto if number.is_some() => return Err(format!("{mode} has no settings")),
+        Mode::Off | Mode::Auto => None,
         Mode::Dflash => limits.map(|l| ("block size", l.block_size)),
         Mode::Ddtree | Mode::Shadow => limits.map(|l| ("tree budget", l.tree_budget)),
     };
