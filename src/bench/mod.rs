@@ -8,6 +8,7 @@
 
 pub mod compare;
 pub mod export;
+pub mod import;
 pub mod lossless;
 pub mod stats;
 pub mod summary;
