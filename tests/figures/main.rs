@@ -2,6 +2,8 @@
 
 mod compare;
 mod export;
+mod import;
+mod schema;
 mod stats;
 
 #[path = "../support/run.rs"]

@@ -106,14 +106,14 @@ impl Svg {
     }
 
     /// A row of names with their marks, beginning anew where it would not fit. Returns its height.
-    pub fn legend(&mut self, (left, top): (f64, f64), width: f64, entries: &[(String, String)]) -> f64 {
+    pub fn legend(&mut self, (left, top): (f64, f64), width: f64, entries: &[(String, usize, String)]) -> f64 {
         let (mut x, mut y) = (left, top);
-        for (shape, (class, name)) in entries.iter().enumerate() {
+        for (class, shape, name) in entries {
             let wide = 24.0 + name.chars().count() as f64 * 6.7;
             if x > left && x + wide > left + width {
                 (x, y) = (left, y + 18.0);
             }
-            self.point(class, shape, (x + 5.0, y + 6.0), 4.5, name);
+            self.point(class, *shape, (x + 5.0, y + 6.0), 4.5, name);
             self.text("t", Anchor::Start, (x + 14.0, y + 10.0), name);
             x += wide;
         }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::bench::compare::METRICS;
 use crate::bench::summary::ALL;
-use crate::protocol::run::{Divergence, Losslessness, Run};
+use crate::protocol::run::{Divergence, Losslessness, Run, RunStatus};
 
 use super::super::svg::escape;
 use super::super::words;
@@ -29,10 +29,12 @@ pub fn section(run: &Run, out: &mut String) {
     }
     out.push_str("<section id=\"differences\">\n<h2>Is it the same text?</h2>\n");
     if found.iter().all(|(_, l)| !l.checked) {
-        out.push_str(
-            "<p>Not checked: above temperature 0 outputs may differ by right, and only their distribution could be \
-             tested.</p>\n</section>\n",
-        );
+        let why = if run.meta.status == RunStatus::Imported {
+            "imported files do not say at which temperature they were made"
+        } else {
+            "above temperature 0 outputs may differ by right, and only their distribution could be tested"
+        };
+        let _ = writeln!(out, "<p>Not checked: {why}.</p>\n</section>");
         return;
     }
     let by = found.iter().map(|(_, l)| l.by.as_str()).find(|by| !by.is_empty()).unwrap_or("text");

@@ -25,9 +25,9 @@ pub fn html(run: &Run) -> String {
     for id in ["budget", "acceptance", "prompts", "stages", "concurrency"] {
         figure(&plots, id, &mut body);
     }
-    tables::figures(run, &mut body);
-    differences::section(run, &mut body);
     figure(&plots, "timeline", &mut body);
+    differences::section(run, &mut body);
+    tables::figures(run, &mut body);
     provenance::section(run, &mut body);
     page(&run.meta.title, &body)
 }

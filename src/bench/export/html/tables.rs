@@ -20,13 +20,11 @@ pub fn comparisons(run: &Run, out: &mut String) {
         "suite",
         "mode",
         "verdict",
-        "decode",
-        "95 % interval",
+        "decode, 95 % interval",
         "p",
         "p, Holm",
         "token-weighted",
         "end to end",
-        "95 % interval",
         "prompts",
         "output",
     ];
@@ -50,8 +48,12 @@ pub fn comparisons(run: &Run, out: &mut String) {
     );
 }
 
-fn interval(c: Option<&Comparison>) -> String {
-    c.and_then(|c| c.interval).map_or_else(|| UNKNOWN.into(), |[low, high]| format!("{low:.3} – {high:.3}"))
+/// Figure and interval in one cell.
+fn ratio(c: Option<&Comparison>) -> String {
+    let interval = c
+        .and_then(|c| c.interval)
+        .map_or_else(String::new, |[low, high]| format!(" <span class=\"sub\">{low:.3} – {high:.3}</span>"));
+    format!("<b>{}</b>{interval}", words::times(c.and_then(|c| c.ratio)))
 }
 
 fn comparison_row(c: &Comparison, e2e: Option<&Comparison>) -> Vec<String> {
@@ -59,13 +61,11 @@ fn comparison_row(c: &Comparison, e2e: Option<&Comparison>) -> Vec<String> {
         escape(&c.suite),
         escape(&c.mode),
         words::verdict(c),
-        words::times(c.ratio),
-        interval(Some(c)),
-        words::p(c.p),
-        words::p(c.p_holm),
+        ratio(Some(c)),
+        escape(&words::p(c.p)),
+        escape(&words::p(c.p_holm)),
         words::times(c.token_weighted_ratio),
-        words::times(e2e.and_then(|c| c.ratio)),
-        interval(e2e),
+        ratio(e2e),
         c.prompts.to_string(),
         words::output(&c.lossless),
     ]
@@ -91,12 +91,20 @@ pub fn figures(run: &Run, out: &mut String) {
             "e2e tok/s",
             "throughput",
             "server's",
-            "τ pooled",
-            "τ macro",
-            "J/token",
-            "tokens",
         ];
         table(out, &speed, 3, &entries.iter().map(|s| speed_row(s)).collect::<Vec<_>>());
+        let acceptance = [
+            "suite",
+            "mode",
+            "τ pooled",
+            "τ macro",
+            "rounds",
+            "tokens",
+            "J/token",
+            "accepted at position 1, 2, … of the draft",
+        ];
+        out.push_str("<h3>Acceptance and energy</h3>\n");
+        table(out, &acceptance, 2, &entries.iter().map(|s| acceptance_row(s)).collect::<Vec<_>>());
         let latency = [
             "suite",
             "mode",
@@ -139,10 +147,28 @@ fn speed_row(s: &ModeSummary) -> Vec<String> {
         maybe(s.e2e_tok_s.mean),
         maybe(s.throughput_tok_s),
         maybe(s.server_decode_tok_s),
+    ]
+}
+
+/// Positions that are written out.
+const POSITIONS: usize = 8;
+
+fn acceptance_row(s: &ModeSummary) -> Vec<String> {
+    let rounds: u64 = s.accepted_hist.iter().sum();
+    let mut positions: Vec<String> =
+        s.per_pos.iter().take(POSITIONS).map(|share| format!("{:.0} %", share * 100.0)).collect();
+    if s.per_pos.len() > POSITIONS {
+        positions.push("…".into());
+    }
+    vec![
+        escape(&s.suite),
+        escape(&s.mode),
         maybe(s.tau_pooled),
         maybe(s.tau_macro),
-        maybe(s.j_per_token),
+        if rounds > 0 { rounds.to_string() } else { UNKNOWN.into() },
         s.tokens.to_string(),
+        maybe(s.j_per_token),
+        if positions.is_empty() { UNKNOWN.into() } else { positions.join(" · ") },
     ]
 }
 

@@ -5,7 +5,7 @@ use crate::protocol::run::Run;
 
 use super::super::svg::{Scale, Svg, axes, range};
 use super::super::words;
-use super::{Plot, WIDTH, looks};
+use super::{Plot, WIDTH, legend, looks};
 
 const BOTTOM: f64 = 320.0;
 
@@ -25,8 +25,7 @@ pub fn plot(run: &Run) -> Option<Plot> {
         .collect();
     let up = range(lines.iter().flatten().map(|(_, value)| *value), true)?;
     let mut svg = Svg::new(WIDTH, BOTTOM + 46.0, "Throughput by requests in flight");
-    let names: Vec<(String, String)> = looks.iter().map(|look| (look.class.clone(), look.label.clone())).collect();
-    let legend = svg.legend((54.0, 4.0), WIDTH - 60.0, &names);
+    let legend = legend(&mut svg, looks.iter());
     let x = Scale::log2((first as f64 / 1.1, last as f64 * 1.1), (54.0, WIDTH - 16.0));
     let y = Scale::linear(up, (BOTTOM, legend + 26.0));
     let ticks: Vec<(f64, String)> = levels.iter().map(|level| (*level as f64, level.to_string())).collect();

@@ -100,3 +100,9 @@ fn looks(run: &Run) -> Vec<Look> {
 fn at_level(run: &Run, level: usize) -> String {
     if words::levels(run).len() > 1 { format!(" {level} in flight.") } else { String::new() }
 }
+
+/// The modes' names above a plot. Returns its height.
+fn legend<'a>(svg: &mut svg::Svg, looks: impl Iterator<Item = &'a Look>) -> f64 {
+    let entries: Vec<_> = looks.map(|look| (look.class.clone(), look.shape, look.label.clone())).collect();
+    svg.legend((54.0, 4.0), WIDTH - 60.0, &entries)
+}

@@ -6,7 +6,7 @@ use crate::protocol::run::Run;
 
 use super::super::svg::{Anchor, Scale, Svg, axes, labelled, range};
 use super::super::words;
-use super::{Look, Plot, WIDTH, at_level, looks};
+use super::{Look, Plot, WIDTH, at_level, legend, looks};
 
 const BOTTOM: f64 = 400.0;
 
@@ -25,16 +25,14 @@ pub fn plot(run: &Run, level: usize) -> Option<Plot> {
     let across = range(all().map(|(_, x, _)| *x), false)?;
     let up = range(all().map(|(_, _, y)| *y).chain([across.0, across.1]), false)?;
     let mut svg = Svg::new(WIDTH, BOTTOM + 46.0, "Decode speed of every prompt, baseline against mode");
-    let names: Vec<(String, String)> =
-        series.iter().map(|(look, _)| (look.class.clone(), look.label.clone())).collect();
-    let legend = svg.legend((54.0, 4.0), WIDTH - 60.0, &names);
+    let legend = legend(&mut svg, series.iter().map(|(look, _)| look));
     let x = Scale::linear(across, (54.0, WIDTH - 16.0));
     let y = Scale::linear(up, (BOTTOM, legend + 26.0));
     axes(&mut svg, &x, &labelled(&x, 8), "baseline, tok/s", &y, "mode, tok/s");
     let (from, to) = across;
     svg.line("one dash", (x.at(from), y.at(from)), (x.at(to), y.at(to)));
     svg.text("t small dim", Anchor::End, (x.at(to) - 4.0, y.at(to) - 6.0), "as fast as the baseline");
-    for (shape, (look, points)) in series.iter().enumerate() {
+    for (look, points) in &series {
         for (prompt, before, after) in *points {
             let tip = format!(
                 "{prompt}, {}: {} → {} tok/s (×{:.2})",
@@ -43,7 +41,7 @@ pub fn plot(run: &Run, level: usize) -> Option<Plot> {
                 words::number(*after),
                 after / before
             );
-            svg.point(&format!("{} soft", look.class), shape, (x.at(*before), y.at(*after)), 4.5, &tip);
+            svg.point(&format!("{} soft", look.class), look.shape, (x.at(*before), y.at(*after)), 4.5, &tip);
         }
     }
     Some(Plot {

@@ -4,7 +4,7 @@ use crate::protocol::run::{Purpose, RequestRecord, Run};
 
 use super::super::svg::{Scale, Svg, axes, labelled, range};
 use super::super::words;
-use super::{Plot, WIDTH, at_level, looks};
+use super::{Plot, WIDTH, at_level, legend, looks};
 
 const BOTTOM: f64 = 320.0;
 
@@ -23,8 +23,7 @@ pub fn plot(run: &Run, level: usize) -> Option<Plot> {
     let up = range(drawn.iter().map(|(_, rate)| *rate), true)?;
     let looks = looks(run);
     let mut svg = Svg::new(WIDTH, BOTTOM + 46.0, "Decode speed of every request over the run");
-    let names: Vec<(String, String)> = looks.iter().map(|look| (look.class.clone(), look.label.clone())).collect();
-    let legend = svg.legend((54.0, 4.0), WIDTH - 60.0, &names);
+    let legend = legend(&mut svg, looks.iter());
     let x = Scale::linear((0.0, end / 1000.0), (54.0, WIDTH - 16.0));
     let y = Scale::linear(up, (BOTTOM, legend + 26.0));
     axes(&mut svg, &x, &labelled(&x, 8), "seconds since the start", &y, "decode, tok/s");
