@@ -1,23 +1,29 @@
 //! Writing a run in the formats that were asked for.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::OutputArgs;
 use crate::bench::{export, journal};
 use crate::cli::{Exit, Failure};
 use crate::protocol::run::Run;
 
+/// A run as a text.
+type Format = fn(&Run) -> String;
+
+fn json(run: &Run) -> String {
+    serde_json::to_string_pretty(run).unwrap_or_default()
+}
+
 /// Writes the files, and the table unless something else goes to the standard output.
 pub(super) fn write(run: &Run, args: &OutputArgs, table: &str) -> Result<(), Failure> {
-    let json = |run: &Run| serde_json::to_string_pretty(run).unwrap_or_default();
-    let formats: [(&Option<_>, &dyn Fn(&Run) -> String); 7] = [
-        (&args.json, &json),
-        (&args.markdown, &export::markdown),
-        (&args.html, &export::html),
-        (&args.csv, &export::csv),
-        (&args.vllm, &export::vllm),
-        (&args.sglang, &export::sglang),
-        (&args.aiperf, &export::aiperf),
+    let formats: [(&Option<PathBuf>, Format); 7] = [
+        (&args.json, json),
+        (&args.markdown, export::markdown),
+        (&args.html, export::html),
+        (&args.csv, export::csv),
+        (&args.vllm, export::vllm),
+        (&args.sglang, export::sglang),
+        (&args.aiperf, export::aiperf),
     ];
     let mut quiet = false;
     for (file, format) in formats {
