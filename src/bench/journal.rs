@@ -81,13 +81,11 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> JournalError + use<> {
 
 /// Where runs are kept: `SPECTOP_STATE`, or the user's folder for state.
 pub fn default_folder() -> Result<PathBuf, JournalError> {
-    let base = match std::env::var_os("SPECTOP_STATE").filter(|value| !value.is_empty()) {
-        Some(folder) => PathBuf::from(folder),
-        None => {
-            let strategy =
-                etcetera::choose_base_strategy().map_err(|error| JournalError::NoFolder(error.to_string()))?;
-            strategy.state_dir().unwrap_or_else(|| strategy.data_dir())
-        }
+    let base = if let Some(folder) = std::env::var_os("SPECTOP_STATE").filter(|value| !value.is_empty()) {
+        PathBuf::from(folder)
+    } else {
+        let strategy = etcetera::choose_base_strategy().map_err(|error| JournalError::NoFolder(error.to_string()))?;
+        strategy.state_dir().unwrap_or_else(|| strategy.data_dir())
     };
     Ok(base.join("spectop").join("runs"))
 }

@@ -2,6 +2,7 @@
 //! `as-is`, `LABEL=URL`.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use crate::protocol::mode::{Limits, Mode, ModeRequest, ModeSettings};
 use crate::protocol::run::ModeSpec;
@@ -134,7 +135,7 @@ fn label(settings: ModeSettings, defaults: ModeSettings) -> String {
     let mut label = settings.label();
     if matches!(settings.mode, Mode::Ddtree | Mode::Shadow) {
         if settings.block_size != defaults.block_size {
-            label.push_str(&format!(" b{}", settings.block_size));
+            let _ = write!(label, " b{}", settings.block_size);
         }
         if settings.chain_seed != defaults.chain_seed {
             label.push_str(if settings.chain_seed { " seed" } else { " noseed" });

@@ -3,7 +3,9 @@
 //! A screen or the command line calls [`run`] with a channel for [`RunProgress`] and keeps the [`Handle`] of
 //! [`control`]. Nothing here waits for the reader of the channel while a request is being measured.
 
+mod conversation;
 mod endpoint;
+mod notes;
 mod pace;
 mod session;
 
@@ -222,15 +224,14 @@ async fn run_all(setup: Setup, tx: &mpsc::Sender<RunProgress>, mut control: Cont
     let local = prepared.endpoints.iter().all(Endpoint::is_local);
     let guard = Guard::start(setup.sensors.clone().filter(|_| local)).await;
     let mut prepared = prepared;
-    let (journal, records, meta) = match prepared.resumed.take() {
-        Some(resumed) => resumed,
-        None => {
-            let meta = new_meta(&prepared);
-            prepared.env.sensors_before = guard.before();
-            let header =
-                Header::new(meta.clone(), prepared.options.clone(), prepared.plan.run.clone(), prepared.env.clone());
-            (Journal::create(&setup.folder, &header)?, Vec::new(), meta)
-        }
+    let (journal, records, meta) = if let Some(resumed) = prepared.resumed.take() {
+        resumed
+    } else {
+        let meta = new_meta(&prepared);
+        prepared.env.sensors_before = guard.before();
+        let header =
+            Header::new(meta.clone(), prepared.options.clone(), prepared.plan.run.clone(), prepared.env.clone());
+        (Journal::create(&setup.folder, &header)?, Vec::new(), meta)
     };
     let mut session = Session::new(prepared, journal, records, &meta, guard, tx.clone(), control);
     let outcome = session.run().await;

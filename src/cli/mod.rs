@@ -206,7 +206,7 @@ pub enum Command {
     /// Generate once, without a server.
     Generate(GenerateArgs),
     /// Benchmark decoding modes.
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     /// Print the state of a server once.
     Snapshot {
         /// The server.
@@ -302,7 +302,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         }
         Some(Command::Attach(client)) => attach::run(&client, &cli.screen),
         Some(Command::Generate(args)) => generate::run(&args, serve::engine_config(engine), engine.resolve()),
-        Some(Command::Bench(args)) => bench::run(engine, args),
+        Some(Command::Bench(args)) => bench::run(engine, *args),
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::serve::ListenerExt as _;
 use bytes::Bytes;
 use spectop::protocol::event::Event;
 use spectop::protocol::mode::{Limits, Mode, ModeSettings};
@@ -51,6 +52,8 @@ impl Server {
         };
         let listener = runtime.spawn(bind).await.unwrap();
         let address = listener.local_addr().unwrap();
+        // Small pieces must go out at once, as those of a real model server do.
+        let listener = listener.tap_io(|connection| connection.set_nodelay(true).unwrap());
         let task = runtime.spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self { address, task, runtime: Some(runtime) }
     }

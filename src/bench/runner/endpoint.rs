@@ -120,13 +120,11 @@ pub(super) async fn open_all(
             None => return Err(BenchError::NoServer(spec.label.clone())),
             Some(url) => {
                 let client = Client::new(url, api_key)?;
-                match endpoints.iter().position(|endpoint| endpoint.client.url() == client.url()) {
-                    Some(at) => at,
-                    None => {
-                        endpoints.push(Endpoint::open(client).await?);
-                        endpoints.len() - 1
-                    }
+                let known = endpoints.iter().position(|endpoint| endpoint.client.url() == client.url());
+                if known.is_none() {
+                    endpoints.push(Endpoint::open(client).await?);
                 }
+                known.unwrap_or(endpoints.len() - 1)
             }
         };
         // Our server may have lost its drafter since the run was begun.

@@ -1,30 +1,29 @@
 //! The loop of a run.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+use super::conversation::Conversations;
 use super::endpoint::Endpoint;
+use super::notes::Notes;
 use super::pace::Pace;
 use super::{BenchError, Prepared, assemble, blocking};
 use crate::bench::control::Control;
-use crate::bench::guard::{self, Guard};
+use crate::bench::guard::Guard;
 use crate::bench::journal::{self, Journal};
 use crate::bench::measure::{self, Broken, Figures, Measured, RETRIES, Sender};
-use crate::bench::plan::{Batch, Plan, Planned, PrefixCache, Stage};
+use crate::bench::plan::{Batch, Plan, Planned, Stage};
 use crate::bench::summary;
 use crate::bench::warmup::Warmup;
-use crate::protocol::run::{CountKind, Environment, Purpose, RequestRecord, RequestStatus, Run, RunMeta, RunProgress};
-use crate::source::{ChatMessage, ChatRequest, SourceError};
+use crate::protocol::run::{Environment, Purpose, RequestRecord, Run, RunMeta, RunProgress};
+use crate::source::{ChatRequest, SourceError};
 
 /// Least time between two looks at the figures so far.
 const INTERIM: Duration = Duration::from_secs(1);
-
-/// Warnings of single requests that are kept; more would hide the others.
-const MOST_WARNINGS: usize = 20;
 
 /// Why the loop ended early.
 pub(super) enum Halt {
@@ -37,9 +36,6 @@ impl From<BenchError> for Halt {
         Halt::Failed(error)
     }
 }
-
-/// Prompt, mode, repeat and concurrency: one conversation.
-type Conversation = (usize, usize, usize, usize);
 
 /// What a finished request gave.
 struct Landed {
@@ -61,7 +57,7 @@ pub(super) struct Session {
     offset_ms: f64,
     records: Vec<RequestRecord>,
     done: HashSet<usize>,
-    answers: HashMap<Conversation, Vec<String>>,
+    conversations: Conversations,
     /// Number of the next request that is not in the plan.
     extra: usize,
     resumed: bool,
@@ -70,8 +66,7 @@ pub(super) struct Session {
     tx: mpsc::Sender<RunProgress>,
     control: Control,
     pace: Pace,
-    warnings: Vec<String>,
-    suppressed: usize,
+    notes: Notes,
     interim: Option<Instant>,
 }
 
@@ -100,8 +95,9 @@ impl Session {
         let resumed = !records.is_empty();
         let offset_ms = journal::now_ms().saturating_sub(meta.started_ms) as f64;
         let pace = Pace::new(&plan, |planned| done.contains(&planned.seq), estimate_s);
-        let mut session = Self {
-            answers: HashMap::new(),
+        Self {
+            conversations: Conversations::recall(&plan, &records),
+            notes: Notes::new(&plan, &endpoints, &by_mode, resumed),
             plan,
             env,
             endpoints,
@@ -119,49 +115,7 @@ impl Session {
             tx,
             control,
             pace,
-            warnings: Vec::new(),
-            suppressed: 0,
             interim: None,
-        };
-        session.recall();
-        session.first_warnings();
-        session
-    }
-
-    /// Answers of conversations that a run to go on with has begun.
-    fn recall(&mut self) {
-        let plan = Arc::clone(&self.plan);
-        let by_seq: HashMap<usize, &Planned> = plan.requests().map(|planned| (planned.seq, planned)).collect();
-        for record in self.records.iter().filter(|record| record.purpose == Purpose::Measure) {
-            if let Some(planned) = by_seq.get(&record.seq) {
-                keep_answer(&mut self.answers, planned, record);
-            }
-        }
-    }
-
-    fn first_warnings(&mut self) {
-        if self.resumed {
-            self.warnings.push("this run was broken off and went on later: times before and after may differ".into());
-        }
-        for notice in self.endpoints.iter().filter_map(Endpoint::notice) {
-            self.warnings.push(format!("the server says: {notice}"));
-        }
-        let models: HashSet<Option<String>> = self.by_mode.iter().map(|at| self.endpoints[*at].model()).collect();
-        if models.len() > 1 {
-            self.warnings.push("the modes' servers do not name the same model".into());
-        }
-        match PrefixCache::parse(&self.plan.run.prefix_cache) {
-            Some(PrefixCache::AsIs) => self.warnings.push(
-                "the server may have a prefix cache: repeats of a prompt may get their first token too soon (--prefix-cache nonce keeps earlier runs out)".into(),
-            ),
-            Some(PrefixCache::Nonce) => self.warnings.push(
-                "each prompt begins with a random line of this run: its outputs cannot be compared with other runs".into(),
-            ),
-            _ => {}
-        }
-        let most = self.by_mode.iter().filter_map(|at| self.endpoints[*at].max_running()).min();
-        if let Some(most) = most.filter(|most| self.plan.run.concurrency.iter().any(|asked| asked > most)) {
-            self.warnings.push(format!("the server decodes at most {most} requests at once: more wait in its queue"));
         }
     }
 
@@ -198,7 +152,7 @@ impl Session {
     /// The run as it is kept.
     pub async fn finish(mut self, meta: RunMeta) -> Result<Run, BenchError> {
         self.env.sensors_after = self.guard.now();
-        let warnings = self.all_warnings();
+        let warnings = self.notes.all(&self.guard, &self.records);
         let (plan, env, mut records) = (self.plan.run.clone(), self.env.clone(), std::mem::take(&mut self.records));
         records.sort_by(|a, b| a.sent_ms.total_cmp(&b.sent_ms));
         blocking(move || assemble(meta, plan, env, records, warnings)).await
@@ -237,10 +191,8 @@ impl Session {
         }
         if !warmup.is_steady() {
             let label = self.plan.run.modes[mode].label.clone();
-            self.warn(format!(
-                "{label}: step times still differed by more than 5 % after {} warm-ups",
-                warmup.rounds()
-            ));
+            self.notes
+                .add(format!("{label}: step times still differed by more than 5 % after {} warm-ups", warmup.rounds()));
         }
         Ok(())
     }
@@ -267,13 +219,12 @@ impl Session {
             while !paused && flying.len() < batch.concurrency {
                 let Some((chain, turn)) = waiting.pop_front() else { break };
                 let planned = batch.chains[chain][turn].clone();
-                match self.request(&planned) {
-                    Some(request) => self.launch(&mut flying, chain, planned, request).await,
-                    None => {
-                        let record = measure::unsent(&self.plan, &planned, self.clock_ms());
-                        self.keep(&planned, record).await?;
-                        next_turn(&mut waiting, batch, chain, turn);
-                    }
+                if let Some(request) = self.request(&planned) {
+                    self.launch(&mut flying, chain, planned, request).await;
+                } else {
+                    let record = measure::unsent(&self.plan, &planned, self.clock_ms());
+                    self.keep(&planned, record).await?;
+                    next_turn(&mut waiting, batch, chain, turn);
                 }
             }
             if flying.is_empty() && waiting.is_empty() {
@@ -322,30 +273,12 @@ impl Session {
         // With failed attempts before it, the counter has seen more than this request.
         let energy = energy.filter(|_| measured.failures.is_empty());
         for (at, failure) in measured.failures.iter().enumerate() {
-            self.warn(format!("{}: attempt {} failed: {failure}", self.plan.words(&planned), at + 1));
+            self.notes.add(format!("{}: attempt {} failed: {failure}", self.plan.words(&planned), at + 1));
         }
         let since = measured.seen.sent.saturating_duration_since(self.begin).as_secs_f64() * 1e3;
         let record = measure::record(&self.plan, &planned, measured, self.offset_ms + since, energy);
-        self.check(&planned, &record);
+        self.notes.check(&self.plan, &planned, &record);
         self.keep(&planned, record).await
-    }
-
-    /// What the server says about a request must fit what was asked for and what was seen.
-    fn check(&mut self, planned: &Planned, record: &RequestRecord) {
-        if let Some(error) = &record.error {
-            self.warn(format!("{}: {error}", self.plan.words(planned)));
-        }
-        let Some(server) = &record.server else { return };
-        let asked = self.plan.run.modes[planned.mode].request.mode;
-        if let Some(asked) = asked
-            && let Some((other, _)) = server.modes.iter().find(|(mode, _)| *mode != asked)
-        {
-            self.warn(format!("{}: the server decoded in mode {other}", self.plan.words(planned)));
-        }
-        if record.count == CountKind::Exact && server.tokens != record.tokens {
-            let (seen, told) = (record.tokens, server.tokens);
-            self.warn(format!("{}: {seen} tokens came, the server counts {told}", self.plan.words(planned)));
-        }
     }
 
     /// Writes a record and tells of it.
@@ -364,7 +297,7 @@ impl Session {
             self.pace.done(planned, record.e2e_ms);
         }
         if record.purpose == Purpose::Measure {
-            keep_answer(&mut self.answers, planned, &record);
+            self.conversations.keep(planned, &record);
         }
         self.records.push(record.clone());
         self.tell(RunProgress::Done(Box::new(record))).await;
@@ -373,25 +306,7 @@ impl Session {
 
     /// The request of a planned turn; `None` when the turn before it gave no answer.
     fn request(&self, planned: &Planned) -> Option<ChatRequest> {
-        let prompt = &self.plan.prompts[planned.prompt];
-        let mut messages = Vec::new();
-        if let Some(system) = &prompt.system {
-            messages.push(ChatMessage { role: "system".into(), content: system.clone() });
-        }
-        let nothing = Vec::new();
-        let answers = self.answers.get(&conversation(planned)).unwrap_or(&nothing);
-        for (turn, text) in prompt.turns.iter().take(planned.turn + 1).enumerate() {
-            let nonce = turn == 0 && self.plan.run.prefix_cache == PrefixCache::Nonce.name();
-            messages.push(ChatMessage::user(if nonce {
-                format!("[{} {}]\n{text}", self.id, planned.prompt)
-            } else {
-                text.clone()
-            }));
-            if turn < planned.turn {
-                let content = answers.get(turn)?.clone();
-                messages.push(ChatMessage { role: "assistant".into(), content });
-            }
-        }
+        let messages = self.conversations.messages(&self.plan, planned, &self.id)?;
         let endpoint = &self.endpoints[self.by_mode[planned.mode]];
         let run = &self.plan.run;
         Some(ChatRequest {
@@ -419,30 +334,9 @@ impl Session {
         .await?;
         self.records = records;
         self.interim = Some(Instant::now());
-        let warnings = self.all_warnings();
+        let warnings = self.notes.all(&self.guard, &self.records);
         self.tell(RunProgress::Interim { summary, compare, warnings }).await;
         Ok(())
-    }
-
-    fn all_warnings(&self) -> Vec<String> {
-        let mut all = self.guard.warnings();
-        all.extend(guard::drift_warning(&self.records));
-        all.extend(self.warnings.iter().cloned());
-        if self.suppressed > 0 {
-            all.push(format!("{} more warnings about single requests", self.suppressed));
-        }
-        let well = |record: &&RequestRecord| {
-            record.purpose == Purpose::Measure
-                && matches!(record.status, RequestStatus::Finished | RequestStatus::CutShort)
-        };
-        if self.records.iter().filter(well).any(|record| record.count == CountKind::Estimated) {
-            all.push("the server tells no token counts: tokens are estimated from chunks".into());
-        }
-        all
-    }
-
-    fn warn(&mut self, warning: String) {
-        if self.warnings.len() < MOST_WARNINGS { self.warnings.push(warning) } else { self.suppressed += 1 }
     }
 
     fn clock_ms(&self) -> f64 {
@@ -459,19 +353,5 @@ impl Session {
 fn next_turn(waiting: &mut VecDeque<(usize, usize)>, batch: &Batch, chain: usize, turn: usize) {
     if turn + 1 < batch.chains[chain].len() {
         waiting.push_front((chain, turn + 1));
-    }
-}
-
-fn conversation(planned: &Planned) -> Conversation {
-    (planned.prompt, planned.mode, planned.repeat, planned.concurrency)
-}
-
-fn keep_answer(answers: &mut HashMap<Conversation, Vec<String>>, planned: &Planned, record: &RequestRecord) {
-    let well = matches!(record.status, RequestStatus::Finished | RequestStatus::CutShort);
-    if let Some(answer) = measure::answer_of(record).filter(|_| well) {
-        let turns = answers.entry(conversation(planned)).or_default();
-        if turns.len() == planned.turn {
-            turns.push(answer.to_owned());
-        }
     }
 }
