@@ -133,7 +133,7 @@ fn request(seq: usize, purpose: Purpose, prompt: &str, mode: usize, repeat: usiz
     RequestRecord {
         seq,
         purpose,
-        suite: if seq % 2 == 0 { "story".into() } else { "builtin".into() },
+        suite: if repeat == 1 { "builtin".into() } else { "story".into() },
         prompt_id: prompt.into(),
         turn: 0,
         mode: label.into(),
