@@ -140,7 +140,7 @@ fn request(seq: usize, purpose: Purpose, prompt: &str, mode: usize, repeat: usiz
         repeat,
         order: mode,
         concurrency: 1,
-        status: if seq % 7 == 0 { RequestStatus::CutShort } else { RequestStatus::Finished },
+        status: if seq.is_multiple_of(7) { RequestStatus::CutShort } else { RequestStatus::Finished },
         error: None,
         retries: 0,
         sent_ms: seq as f64 * 480.0,
