@@ -164,18 +164,16 @@ mod tests {
             Box::pin(async move {
                 let _ = progress.send(RunProgress::Paused(false)).await;
                 assert!(!panics, "as told");
-                match last {
-                    Some(result) => result,
-                    None => {
-                        stopped.notified().await;
-                        // More than the screen could hold if nobody took it away.
-                        for _ in 0..2 * MESSAGES {
-                            let _ = progress.send(RunProgress::Paused(false)).await;
-                        }
-                        wrote.store(true, Ordering::SeqCst);
-                        Ok(())
-                    }
+                if let Some(result) = last {
+                    return result;
                 }
+                stopped.notified().await;
+                // More than the screen could hold if nobody took it away.
+                for _ in 0..2 * MESSAGES {
+                    let _ = progress.send(RunProgress::Paused(false)).await;
+                }
+                wrote.store(true, Ordering::SeqCst);
+                Ok(())
             })
         }
         fn plan(&self, _: RunOptions) -> Pending<Result<RunProgress, String>> {

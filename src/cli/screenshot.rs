@@ -10,12 +10,19 @@ use serde_json::Value;
 
 use super::{Exit, Failure};
 use crate::protocol::event::Event;
+use crate::protocol::run::{Run, RunProgress};
 use crate::source::{Connection, ServerKind, Update};
 use crate::ui::app::{Look, Model, Msg, Overlay};
 use crate::ui::color::{self, Depth};
+use crate::ui::run::Pane;
+use crate::ui::screen::Screen;
 use crate::ui::theme::Role;
 use crate::ui::{svg, view};
 
+/// A benchmark run, relative to the repository's root.
+const RUN: &str = "tests/fixtures/run.json";
+/// Title of a run that was made up for the drawing tests: no pictures of it are kept.
+const SAMPLE: &str = "sample for drawing tests";
 /// The recording, relative to the repository's root.
 const RECORDING: &str = "tests/fixtures/session.jsonl";
 /// Time between the ticks that are replayed with it.
@@ -129,6 +136,50 @@ pub fn run(dir: &Path) -> Result<(), Failure> {
         model.overlay = shot.overlay;
         let path = dir.join(format!("{}.svg", shot.name));
         fs::write(&path, render(&model, &format!("spectop: {}", shot.name))).map_err(|e| failed(&path, &e))?;
+    }
+    run_shots(dir)
+}
+
+/// The bench and compare screens of a run that was kept.
+pub fn of_run(run: &Run, screen: Screen, size: (u16, u16)) -> Result<Model, String> {
+    let look = Look::new(Some("default-dark"), Depth::True, false)?;
+    let mut model = Model::new("http://127.0.0.1:8080", look, run.meta.started_ms);
+    model.offer_runs();
+    model.update(Msg::Resize(size.0, size.1));
+    model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
+    let run = Box::new(run.clone());
+    let plan = Box::new(run.plan.clone());
+    let total = run.requests.len();
+    model.update(Msg::Run(RunProgress::Planned { plan, total, estimate_s: None }));
+    for record in &run.requests {
+        model.update(Msg::Run(RunProgress::Done(Box::new(record.clone()))));
+    }
+    model.update(Msg::Tick { now_ms: run.meta.finished_ms.unwrap_or(run.meta.started_ms) });
+    let file = Some(format!("{}.json", run.meta.id));
+    model.update(Msg::Run(RunProgress::Ended { run, file }));
+    model.toast = None;
+    model.bench.pane = Pane::Results;
+    model.screen = screen;
+    Ok(model)
+}
+
+/// Pictures of the run in this repository, if there is a real one.
+fn run_shots(dir: &Path) -> Result<(), Failure> {
+    let path = Path::new(RUN);
+    let wrong = |e: &dyn std::fmt::Display| Failure::new(Exit::Failed, format!("{}: {e}", path.display()));
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(wrong(&e)),
+    };
+    let run: Run = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
+    if run.meta.title == SAMPLE {
+        return Ok(());
+    }
+    for (name, screen) in [("bench", Screen::Bench), ("compare", Screen::Compare)] {
+        let model = of_run(&run, screen, (120, 36)).map_err(|e| wrong(&e))?;
+        let file = dir.join(format!("{name}.svg"));
+        fs::write(&file, render(&model, &format!("spectop: {name}"))).map_err(|e| wrong(&e))?;
     }
     Ok(())
 }

@@ -108,6 +108,22 @@ fn lines(arms: [bool; 4], left: f64, top: f64, fill: &str, out: &mut String) {
     }
 }
 
+/// Braille dots are drawn as squares: many fonts have none.
+fn braille(symbol: &str, left: f64, top: f64, fill: &str, out: &mut String) -> bool {
+    // Columns and rows of the dots, in the order of their bits.
+    const PLACES: [(f64, f64); 8] =
+        [(0.0, 0.0), (0.0, 1.0), (0.0, 2.0), (1.0, 0.0), (1.0, 1.0), (1.0, 2.0), (0.0, 3.0), (1.0, 3.0)];
+    let mut chars = symbol.chars();
+    let (Some(c @ '\u{2800}'..='\u{28ff}'), None) = (chars.next(), chars.next()) else { return false };
+    for (bit, (column, row)) in PLACES.into_iter().enumerate() {
+        if c as u32 >> bit & 1 == 1 {
+            let (x, y) = (left + (column + 0.5) * COLUMN / 2.0 - 1.0, top + (row + 0.5) * ROW / 4.0 - 1.0);
+            let _ = writeln!(out, "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"2\" height=\"2\" fill=\"{fill}\"/>");
+        }
+    }
+    true
+}
+
 /// Shades are drawn as translucent blocks.
 fn shade(symbol: &str) -> Option<f64> {
     match symbol {
@@ -170,6 +186,8 @@ fn row(buf: &Buffer, y: u16, ground: [u8; 3], default: ([u8; 3], [u8; 3]), out: 
                 run.push(' ');
             } else if let Some(arms) = arms(symbol) {
                 lines(arms, left, top, &hex(style.fg), &mut shapes);
+                run.push(' ');
+            } else if braille(symbol, left, top, &hex(style.fg), &mut shapes) {
                 run.push(' ');
             } else if plain {
                 run.push_str(symbol);

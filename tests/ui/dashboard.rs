@@ -119,6 +119,16 @@ fn dump() {
         log.update(Msg::Key(crossterm::event::KeyCode::Char('7').into()));
         save(&format!("log-{size}"), &log);
     }
+    for (name, _) in spectop::ui::theme::BUILT_IN {
+        let mut model = crate::runs::running(120, 36);
+        model.look = session::look(name);
+        save(&format!("theme-{name}"), &model);
+    }
+    let run: spectop::protocol::run::Run = serde_json::from_str(include_str!("../fixtures/run.json")).expect("a run");
+    for screen in spectop::ui::screen::Screen::ALL {
+        let model = spectop::cli::screenshot::of_run(&run, screen, (120, 36)).expect("a picture");
+        save(&format!("ended-{}", screen.tab().1), &model);
+    }
     let mut model = session::model("default-dark", 80, 24);
     model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
     model.update(Msg::LocalSensors(session::host()));

@@ -173,7 +173,7 @@ fn a_dry_run_is_shown() {
 fn where_nothing_can_be_run_it_is_said() {
     let mut model = session::model("default-dark", 80, 24);
     key(&mut model, '4');
-    has(&model, &["not available on", "this attachment"]);
+    has(&model, &["benchmarks are not available", "attachment"]);
     assert_eq!(key(&mut model, 's'), []);
     assert_eq!(key(&mut model, '5'), []);
     has(&model, &["benchmarks are not available"]);
@@ -213,6 +213,7 @@ fn a_run_shows_progress_results_and_requests() {
                 "no diff.",
                 "✗ 44/45",
                 "✓ 45/45",
+                "├",
                 "●",
                 "┊",
                 "equal",
@@ -266,7 +267,7 @@ fn the_compare_screen_has_the_essentials() {
             &model,
             &[
                 sample::TITLE,
-                "stopped early",
+                "stopped",
                 "off",
                 "dflash b8",
                 "ddtree r8",

@@ -1,17 +1,24 @@
 //! Every size, every state: no panic, and nothing outside of the area.
 
+use crossterm::event::KeyCode;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use spectop::protocol::event::{Event, Level, LogLine, RequestPhase};
 use spectop::protocol::mode::{Mode, ModeSettings};
+use spectop::protocol::run::{RequestStatus, Run, RunProgress};
 use spectop::protocol::sensor::Sensors;
 use spectop::protocol::state::{Readiness, StageTimes};
 use spectop::protocol::trace::Token;
 use spectop::source::{Connection, ServerKind, Update};
 use spectop::ui::app::{Model, Msg, Overlay};
+use spectop::ui::run::Pane;
+use spectop::ui::run::form::Check;
+use spectop::ui::run::library::Plot;
+use spectop::ui::screen::Screen;
 use spectop::ui::view;
 
 use crate::session::{self, START_MS};
+use crate::{runs, sample};
 
 /// Draws into the middle of a bigger buffer and looks at its rim.
 fn check(model: &mut Model, columns: u16, rows: u16) {
@@ -113,6 +120,126 @@ fn every_size_of_every_state() {
         for columns in (0..=200).step_by(7).chain([29, 30, 31, 79, 80, 81, 119, 120, 121]) {
             for rows in (0..=60).step_by(5).chain([6, 23, 24, 25, 35, 36, 37]) {
                 check(&mut model, columns, rows);
+            }
+        }
+    }
+}
+
+/// Numbers and names as bad as a file can hold.
+fn extreme_run() -> Run {
+    let long = "very long 漢字 \u{301}\x1b".repeat(50);
+    let mut run = sample::run();
+    run.meta.title.clone_from(&long);
+    run.meta.started_ms = u64::MAX;
+    run.env.target = None;
+    run.env.model = Some(long.clone());
+    run.plan.modes[1].label.clone_from(&long);
+    run.plan.modes[2].request.tree_budget = Some(usize::MAX);
+    run.plan.modes[3].request.tree_budget = Some(0);
+    run.plan.max_tokens = usize::MAX;
+    run.warnings = vec![long.clone(); 40];
+    for (i, s) in run.summary.iter_mut().enumerate() {
+        s.mode = if i % 5 == 1 { long.clone() } else { s.mode.clone() };
+        s.suite = if i % 7 == 3 { long.clone() } else { s.suite.clone() };
+        s.concurrency = [1, usize::MAX][i % 2];
+        s.decode_tok_s.mean = [Some(f64::NAN), Some(f64::MAX), None][i % 3];
+        s.tau_pooled = [Some(f64::INFINITY), Some(-1.0), None][i % 3];
+        s.accepted_hist = if i % 3 == 0 { vec![u64::MAX; 3] } else { vec![i as u64 % 2; 300] };
+        s.itl_ms.p95 = Some(f64::MAX);
+    }
+    for (i, c) in run.compare.iter_mut().enumerate() {
+        c.mode = if i % 4 == 0 { long.clone() } else { c.mode.clone() };
+        c.ratio = [Some(f64::NAN), Some(0.0), Some(f64::MAX), Some(-3.0), None][i % 5];
+        c.interval = [Some([f64::NAN, 1.0]), Some([0.0, f64::MAX]), Some([9.0, 1.0]), None][i % 4];
+        c.lossless.compared = usize::MAX;
+        for d in &mut c.lossless.divergences {
+            d.baseline.clone_from(&long);
+            d.margin = Some(f64::NAN);
+            (d.turn, d.index) = (usize::MAX - 1, usize::MAX);
+        }
+    }
+    for (i, r) in run.requests.iter_mut().enumerate() {
+        r.seq = usize::MAX;
+        r.tokens = usize::MAX;
+        r.repeat = usize::MAX - 1;
+        r.prompt_id.clone_from(&long);
+        r.status = [RequestStatus::Failed, RequestStatus::TimedOut, RequestStatus::CutShort][i % 3];
+        r.error = Some(long.clone());
+        r.decode_tok_s = Some(f64::NAN);
+    }
+    run
+}
+
+fn screens() -> Vec<Model> {
+    let mut all = vec![runs::running(80, 24), runs::comparing(80, 24), runs::hosted(80, 24)];
+    for c in ['4', '5', '7'] {
+        let mut model = session::model("mono", 80, 24);
+        model.update(Msg::Key(KeyCode::Char(c).into()));
+        all.push(model);
+    }
+    let mut ascii = runs::comparing(80, 24);
+    ascii.look.ascii = true;
+    all.push(ascii);
+    let run = extreme_run();
+    let mut bench = runs::hosted(80, 24);
+    bench.update(Msg::Key(KeyCode::Char('4').into()));
+    let list = &mut bench.bench.form;
+    list.suites.push(Check { word: "path/漢字/".repeat(80), on: true, own: true });
+    list.cursor = 2;
+    let mut typing = bench.clone();
+    typing.bench.form.cursor = 3;
+    typing.update(Msg::Key(KeyCode::Enter.into()));
+    typing.update(Msg::Paste("漢字/e\u{301}".repeat(300)));
+    all.push(typing);
+    runs::begin(&mut bench, &run);
+    bench.bench.pane = Pane::Results;
+    bench.bench.scroll = usize::MAX;
+    bench.update(Msg::Run(RunProgress::Sending { what: "漢".repeat(900), done: 9, total: 1, eta_s: Some(f64::NAN) }));
+    all.push(bench.clone());
+    bench.update(Msg::Run(RunProgress::Failed("x".repeat(3_000))));
+    bench.bench.pane = Pane::Results;
+    all.push(bench);
+    let mut compare = runs::comparing(80, 24);
+    compare.compare.add(Box::new(run));
+    (compare.compare.column, compare.compare.scope, compare.compare.selected) = (usize::MAX / 2, 1, usize::MAX);
+    all.push(compare);
+    all
+}
+
+#[test]
+fn every_size_of_every_screen() {
+    for mut model in screens() {
+        for screen in Screen::ALL {
+            if screen == Screen::Dashboard {
+                continue;
+            }
+            model.screen = screen;
+            for columns in (0..=200).step_by(11).chain([29, 30, 31, 79, 80, 81, 119, 120, 121]) {
+                for rows in (0..=60).step_by(7).chain([6, 23, 24, 25, 34, 36, 50]) {
+                    check(&mut model, columns, rows);
+                }
+            }
+        }
+        for plot in Plot::ALL {
+            model.compare.plot = plot;
+            for (columns, rows) in [(80, 24), (90, 33), (120, 28), (100, 60)] {
+                check(&mut model, columns, rows);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_size_with_overlays_of_every_screen() {
+    for mut model in screens() {
+        for overlay in
+            [Overlay::Palette(99), Overlay::Themes(99, "mono".into()), Overlay::Export(99), Overlay::Difference(99)]
+        {
+            model.overlay = Some(overlay);
+            for columns in (0..=140).step_by(13).chain([30, 80]) {
+                for rows in (0..=40).step_by(7).chain([6, 24]) {
+                    check(&mut model, columns, rows);
+                }
             }
         }
     }

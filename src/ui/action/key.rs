@@ -53,6 +53,8 @@ impl Key {
             KeyCode::Char(' ') => text.push_str("space"),
             KeyCode::Char(c) if self.1.contains(KeyModifiers::CONTROL) => text.push(c.to_ascii_uppercase()),
             KeyCode::Char(c) => text.push(c),
+            KeyCode::Left => text.push('←'),
+            KeyCode::Right => text.push('→'),
             KeyCode::Up => text.push('↑'),
             KeyCode::Down => text.push('↓'),
             KeyCode::PageUp => text.push_str("PgUp"),

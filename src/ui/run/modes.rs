@@ -102,7 +102,7 @@ mod tests {
         );
         let bare = Limits { modes: vec![Mode::Off], ..limits() };
         assert_eq!(offered(&bare, now()), [("off".to_owned(), true)]);
-        for (_, word) in offered(&limits(), now()).iter().enumerate() {
+        for word in offered(&limits(), now()) {
             assert_eq!(check(&word.0, Some(&limits())).as_ref(), Ok(&word.0));
         }
     }

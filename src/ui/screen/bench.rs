@@ -101,8 +101,8 @@ fn run(model: &Model, live: &Live, area: Rect, focus: bool, buf: &mut Buffer) {
     let content = area.height.saturating_sub(4);
     let more = (live.warnings.len() as u16).saturating_sub(1).min(content.saturating_sub(20) / 4);
     let progress = (run_live::PROGRESS + more).min(content);
-    let need = results::rows(&live.summary, &live.compare).clamp(4, 200) as u16;
-    let table = need.min(content.saturating_sub(progress + 4));
+    let most = content.saturating_sub(progress + 4);
+    let table = (results::rows(&live.summary, &live.compare, most as usize) as u16).max(4).min(most);
     let rest = content.saturating_sub(progress + table);
     let rows = stack(area, &[progress, table, rest]);
     let (title, note) = run_live::titles(live, model.now_ms);

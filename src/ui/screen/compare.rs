@@ -105,6 +105,13 @@ fn facts(model: &Model, run: &Run, area: Rect, buf: &mut Buffer) {
     let target = run.env.target.as_ref().map(|t| t.name.clone()).or_else(|| run.env.model.clone());
     let model_name = target.unwrap_or_else(|| format::ABSENT.into());
     lines.push((format!("{model_name}{draft} · {device}"), Role::TextDim));
+    if room == 1 {
+        // A single row: what does not fit ends in an ellipsis.
+        if let Some((line, role)) = lines.first() {
+            Row::new(buf, area, run_table::ROWS).skip(1).put(line, theme.style(*role));
+        }
+        return;
+    }
     let wrapped =
         lines.into_iter().flat_map(|(l, role)| text::wrap(&l, width.max(4)).into_iter().map(move |l| (l, role)));
     for (i, (line, role)) in wrapped.take(room).enumerate() {
@@ -155,7 +162,7 @@ fn status(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Complete => "",
         RunStatus::Unfinished => " · unfinished",
-        RunStatus::Stopped => " · stopped early",
+        RunStatus::Stopped => " · stopped",
         RunStatus::Imported => " · imported",
     }
 }
@@ -199,7 +206,10 @@ fn runs(model: &Model, area: Rect, buf: &mut Buffer) {
         let pad = width.saturating_sub(text::width(&head));
         row.put(head + &" ".repeat(pad), if here { theme.selection() } else { normal });
         let state = if compare.loading.as_ref() == Some(&item.id) { " · reading" } else { status(item.status) };
-        Row::new(buf, list, line + 1).put(format!("   {}{state} · {}", date(item.started_ms), modes(item)), dim);
+        let date = date(item.started_ms);
+        // Where there is little room, the year is what one knows.
+        let date = if width < 36 { date.split_once('-').map_or("", |(_, rest)| rest) } else { date.as_str() };
+        Row::new(buf, list, line + 1).put(format!("   {date}{state} · {}", modes(item)), dim);
     }
 }
 

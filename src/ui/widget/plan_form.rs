@@ -27,7 +27,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer, focus: bool) {
         .max(fields.len().saturating_sub(height).min(cursor.saturating_sub(height / 2)));
     for (i, field) in fields.iter().enumerate().skip(top).take(height) {
         let mut row = Row::new(buf, area, (i - top) as u16);
-        row.put(format!(" {:<LABEL$}", label(*field)), theme.style(Role::TextDim));
+        row.put(format!(" {:<LABEL$}", label(form, *field)), theme.style(Role::TextDim));
         let here = focus && i == cursor;
         match (&form.edit, here) {
             (Some(editor), true) => {
@@ -54,8 +54,9 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer, focus: bool) {
     }
 }
 
-fn label(field: Field) -> &'static str {
+fn label(form: &Form, field: Field) -> &'static str {
     match field {
+        Field::AddMode if form.modes.is_empty() => "modes",
         Field::Suite(0) => "suites",
         Field::Mode(0) => "modes",
         Field::Repeats => "repeats",

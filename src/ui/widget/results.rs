@@ -17,6 +17,8 @@ use crate::ui::theme::{Role, Theme};
 const NAME: usize = 13;
 /// Columns that a bar needs to say anything.
 const LEAST_BAR: usize = 8;
+/// Columns that a bar should have before less telling numbers get theirs.
+const GOOD_BAR: usize = 15;
 
 /// A line of the table.
 enum Line<'a> {
@@ -95,9 +97,23 @@ fn lines<'a>(summary: &'a [ModeSummary], compare: &'a [Comparison]) -> Vec<Line<
     lines
 }
 
-/// Rows that the whole table takes.
-pub fn rows(summary: &[ModeSummary], compare: &[Comparison]) -> usize {
-    lines(summary, compare).len() + 2
+/// The lines that fit into so many rows. A suite that would be cut in the middle is left out whole, unless it is the first.
+fn fitting<'a, 'b>(lines: &'b [Line<'a>], room: usize) -> &'b [Line<'a>] {
+    if lines.len() <= room {
+        return lines;
+    }
+    let starts = lines.iter().enumerate().skip(1).filter(|(_, l)| matches!(l, Line::Heading(_))).map(|(i, _)| i);
+    // One row says that something is left out.
+    let room = room.saturating_sub(1);
+    let whole = starts.take_while(|i| *i <= room).last();
+    &lines[..whole.unwrap_or(room).min(lines.len())]
+}
+
+/// Rows that the table takes when it may have so many.
+pub fn rows(summary: &[ModeSummary], compare: &[Comparison], most: usize) -> usize {
+    let lines = lines(summary, compare);
+    let shown = fitting(&lines, most.saturating_sub(2)).len();
+    shown + 2 + usize::from(shown < lines.len())
 }
 
 /// Columns by name that fit a width.
@@ -114,19 +130,20 @@ struct Columns {
 impl Columns {
     fn fit(width: usize) -> Self {
         // Name and ratio always; the others in the order of what they tell.
-        let mut left = width.saturating_sub(NAME + 2 + 8);
-        let mut take = |columns: usize| {
-            let fits = columns <= left;
+        let mut left = width.saturating_sub(NAME + 2 + 7);
+        let mut take = |columns: usize, spare: usize| {
+            let fits = columns + spare <= left;
             left -= if fits { columns } else { 0 };
             fits
         };
-        let interval = take(12);
-        let verdict = take(9);
-        let equal = take(9);
-        let tau = take(6);
-        let speed = take(8);
-        let n = take(5);
-        let bar = if left >= LEAST_BAR { left - 1 } else { 0 };
+        let interval = take(12, 0);
+        let verdict = take(9, 0);
+        let equal = take(9, 0);
+        let tau = take(6, 0);
+        // These only where they leave the bar room enough.
+        let speed = take(8, GOOD_BAR);
+        let n = take(5, GOOD_BAR);
+        let bar = if left > LEAST_BAR { left - 1 } else { 0 };
         Self { speed, interval, bar: bar.min(90), tau, n, equal, verdict }
     }
 }
@@ -146,7 +163,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, summary: &[ModeSummary]
     let baseline = compare.first().map_or("off", |c| c.baseline.as_str());
     heading(&mut Row::new(buf, area, 0), &columns, baseline, dim);
     let room = (area.height as usize).saturating_sub(2);
-    let shown = if lines.len() > room { room.saturating_sub(1) } else { lines.len() };
+    let shown = fitting(&lines, room).len();
     for (i, line) in lines.iter().take(shown).enumerate() {
         let mut row = Row::new(buf, area, i as u16 + 1);
         match line {
@@ -157,11 +174,11 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, summary: &[ModeSummary]
         }
     }
     if shown < lines.len() {
-        let text = format!(" {} more lines: a taller window shows them", lines.len() - shown);
+        let text = format!(" {} more lines by suite: a taller window shows them", lines.len() - shown);
         Row::new(buf, area, shown as u16 + 1).put(text, dim);
     }
     if columns.bar > 0 {
-        let mut row = Row::new(buf, area, lines.len().min(room) as u16 + 1);
+        let mut row = Row::new(buf, area, (shown + usize::from(shown < lines.len())) as u16 + 1);
         row.skip(before_bar(&columns));
         interval_bar::axis(&mut row, columns.bar, scale, dim);
     }

@@ -95,22 +95,28 @@ pub fn requests(live: &Live, skip: usize, area: Rect, theme: &Theme, buf: &mut B
         Row::new(buf, area, 0).put(" none yet", dim);
         return;
     }
-    let wide = area.width >= 74;
+    let (wide, rep) = (area.width >= 74, area.width >= 90);
     let mut row = Row::new(buf, area, 0);
     row.put(format!(" {:>5} ", "#"), dim);
-    let name = (area.width as usize).saturating_sub(if wide { 66 } else { 42 }).clamp(10, 40);
+    let name = (area.width as usize)
+        .saturating_sub(if wide { 60 } else { 42 })
+        .saturating_sub(if rep { 4 } else { 0 })
+        .clamp(10, 40);
     row.put(format!("{:<name$} {:<12} ", "prompt", "mode"), dim);
     if wide {
-        row.put(format!("{:>3} {:>5} {:>9} ", "rep", "tok", "ttft"), dim);
+        if rep {
+            row.put("rep ", dim);
+        }
+        row.put(format!("{:>5} {:>9} ", "tok", "ttft"), dim);
     }
     row.put(format!("{:>7} {:>5}  equal", "tok/s", "τ"), dim);
     for (i, brief) in live.recent.iter().rev().skip(skip).take((area.height as usize).saturating_sub(1)).enumerate() {
         let row = Row::new(buf, area, i as u16 + 1);
-        request(row, live, brief, (name, wide), theme);
+        request(row, live, brief, (name, wide, rep), theme);
     }
 }
 
-fn request(mut row: Row<'_>, live: &Live, b: &Brief, (name, wide): (usize, bool), theme: &Theme) {
+fn request(mut row: Row<'_>, live: &Live, b: &Brief, (name, wide, rep): (usize, bool, bool), theme: &Theme) {
     let (dim, normal) = (theme.style(Role::TextDim), theme.style(Role::TextNormal));
     let measured = b.purpose == Purpose::Measure;
     let value = if measured { normal } else { dim };
@@ -131,7 +137,10 @@ fn request(mut row: Row<'_>, live: &Live, b: &Brief, (name, wide): (usize, bool)
         RequestStatus::Finished | RequestStatus::CutShort => {}
     }
     if wide {
-        row.put(format!("{:>3} {:>5} {:>9} ", b.repeat + 1, b.tokens, format::ms(b.ttft_ms)), value);
+        if rep {
+            row.put(format!("{:>3} ", b.repeat + 1), value);
+        }
+        row.put(format!("{:>5} {:>9} ", b.tokens, format::ms(b.ttft_ms)), value);
     }
     row.put(format!("{:>7} {:>5}  ", short(b.decode_tok_s), short(b.tau)), value);
     let (word, role) = match (b.purpose, live.equal(b)) {

@@ -53,32 +53,48 @@ fn by_suite(buf: &mut Buffer, area: Rect, theme: &Theme, run: &Run, concurrency:
     let (name, label) = (widest(|r| text::width(r.0)).min(12), widest(|r| text::width(r.1)).min(12));
     let greatest = rows.iter().fold(1.0f64, |m, r| m.max(r.2)) * 1.02;
     let room = area.height as usize;
-    let shown = if rows.len() > room { room.saturating_sub(1) } else { rows.len() };
+    // Side by side where one column would not do, and suites set apart where there is room.
+    let stacks = rows.len().div_ceil(room.max(1)).min(area.width as usize / 38).max(1);
+    let apart = usize::from(stacks == 1 && rows.len() + suites.len() <= room);
+    let stack_width = area.width / stacks as u16;
+    let fits = room * stacks;
+    let shown = if rows.len() > fits { fits.saturating_sub(1) } else { rows.len() };
     let mut before = "";
+    let mut line = 0;
     for (i, (suite, mode, value)) in rows.iter().take(shown).enumerate() {
-        let mut row = Row::new(buf, area, i as u16);
-        let head = if *suite == before { "" } else { suite };
+        let (stack, first) = (i / room.max(1), i % room.max(1) == 0);
+        if first {
+            line = 0;
+        } else if suite != &before {
+            line += apart;
+        }
+        let stack = Rect { x: area.x + stack as u16 * stack_width, width: stack_width, ..area };
+        let head = if *suite == before && !first { "" } else { suite };
         before = suite;
+        let mut row = Row::new(buf, stack, line as u16);
         row.put(format!(" {} ", fit(head, name)), theme.style(Role::TextNormal));
         row.put(format!("{} ", fit(mode, label)), theme.style(role(mode)));
         row.right(format!(" {:<6}", ratio(Some(*value))), theme.style(Role::TextStrong));
         let columns = row.left();
         let one = (columns as f64 / greatest).round() as usize;
-        let start = area.right().saturating_sub((columns + 7) as u16);
+        let start = stack.right().saturating_sub((columns + 7) as u16);
         bar(&mut row, columns, value / greatest, theme.style(role(mode)), theme.style(Role::BorderIdle));
         // The baseline's speed, over bar and track alike.
+        let at = (start.saturating_add(one as u16), area.y + line as u16);
         if one < columns
-            && let Some(cell) = buf.cell_mut((start + one as u16, area.y + i as u16))
-            && area.contains((start + one as u16, area.y + i as u16).into())
+            && stack.contains(at.into())
+            && let Some(cell) = buf.cell_mut(at)
         {
-            cell.set_symbol("┊").set_style(dim);
+            cell.set_symbol("┊").set_style(theme.style(Role::TextStrong));
         }
+        line += 1;
     }
     if shown < rows.len() {
-        Row::new(buf, area, shown as u16).put(format!(" {} more", rows.len() - shown), dim);
-    } else if shown < room {
-        let mut row = Row::new(buf, area, room as u16 - 1);
-        row.put(" ratio of decoding speeds · ┊ is ×1", dim);
+        let last = Rect { x: area.x + (stacks as u16 - 1) * stack_width, width: stack_width, ..area };
+        Row::new(buf, last, room.saturating_sub(1) as u16)
+            .put(format!(" {} more: a taller window", rows.len() - shown), dim);
+    } else if stacks == 1 && line < room {
+        Row::new(buf, area, room as u16 - 1).put(" ratio of decoding speeds · ┊ is ×1", dim);
     }
     Ok(())
 }
@@ -184,7 +200,7 @@ fn acceptance(
     (suite, concurrency): (&str, usize),
 ) -> Result<(), &'static str> {
     let here = |s: &&ModeSummary| s.suite == suite && s.concurrency == concurrency;
-    let drafting = run.summary.iter().filter(here).filter(|s| s.accepted_hist.iter().sum::<u64>() > 0);
+    let drafting = run.summary.iter().filter(here).filter(|s| s.accepted_hist.iter().any(|n| *n > 0));
     let drafting: Vec<_> = drafting.filter(|s| mode_of(&s.mode).is_none_or(Mode::drafts)).collect();
     // The first chain and the tree with the greatest τ: that is what the methods' papers put side by side.
     let tree = |s: &&&ModeSummary| mode_of(&s.mode) == Some(Mode::Ddtree);

@@ -14,7 +14,9 @@ use crate::ui::theme::{Role, Theme};
 /// Columns of the measures' names and units.
 const NAME: usize = 17;
 /// Columns of a mode.
-const MODE: usize = 13;
+const MODE: usize = 12;
+/// Columns of the baseline.
+const BASELINE: usize = 8;
 /// Samples that a 95th percentile needs.
 const P95_LEAST: u64 = 20;
 
@@ -72,17 +74,17 @@ fn cells(s: Option<&ModeSummary>, c: Option<&Comparison>, baseline: bool) -> Vec
         ),
         ("end to end", "tok/s", of(&|s| number(s.e2e_tok_s.mean))),
         ("ttft p50", "ms", of(&|s| milliseconds(s.ttft_ms.p50))),
-        ("τ", "tok/round", of(&|s| number(s.tau_pooled))),
+        ("τ", "tok/rd", of(&|s| number(s.tau_pooled))),
         ("itl p95", "ms", of(&|s| p95(&s.itl_ms))),
         ("step p95", "ms", of(&|s| p95(&s.step_gap_ms))),
         ("energy", "J/tok", of(&|s| number(s.j_per_token))),
-        ("equal", "outputs", against(&|c| equal(&c.lossless), "")),
+        ("equal", "n/n", against(&|c| equal(&c.lossless), "")),
     ]
 }
 
 /// Modes that fit beside the baseline at a width.
 pub fn fitting(width: u16) -> usize {
-    ((width as usize).saturating_sub(NAME + 1 + 9) / MODE).max(1)
+    ((width as usize).saturating_sub(NAME + BASELINE + 3) / MODE).max(1)
 }
 
 /// Draws the table of a run in a scope; `first` is the first mode after the baseline.
@@ -100,7 +102,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, run: &Run, (suite, conc
     let left = if first > 0 { "◂" } else { " " };
     let right = if first + fit < others.len() { "▸" } else { " " };
     row.put(format!(" {:<NAME$}", ""), dim);
-    heading(&mut row, &baseline.label, 9, theme);
+    heading(&mut row, &baseline.label, BASELINE, theme);
     row.put(left, dim);
     for mode in shown {
         heading(&mut row, mode, MODE, theme);
@@ -120,8 +122,8 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, run: &Run, (suite, conc
     for (i, (name, unit, cell)) in base.iter().enumerate() {
         let mut row = Row::new(buf, area, i as u16 + 1);
         row.put(format!(" {name:<w$}", w = NAME - 6), theme.style(Role::TextNormal));
-        row.put(format!("{unit:<6}", unit = if unit.len() > 6 { "tok/rd" } else { unit }), dim);
-        put(&mut row, cell, 9, theme);
+        row.put(format!("{unit:<6}"), dim);
+        put(&mut row, cell, BASELINE, theme);
         row.put(" ", dim);
         for column in &columns {
             put(&mut row, &column[i].2, MODE, theme);
