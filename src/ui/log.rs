@@ -48,6 +48,11 @@ impl Log {
         self.entries.is_empty()
     }
 
+    /// All lines, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
     /// `rows` lines that end `skip` lines before the newest, oldest first.
     pub fn window(&self, rows: usize, skip: usize) -> impl Iterator<Item = &Entry> {
         let end = self.entries.len().saturating_sub(skip);

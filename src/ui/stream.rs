@@ -190,6 +190,9 @@ impl Stream {
         self.phase = RequestPhase::Started;
         self.counted = false;
         let from = prompt.char_indices().rev().nth(PROMPT_TAIL - 1).map_or(0, |(at, _)| at);
+        if from > 0 {
+            self.text("…", Kind::Prompt);
+        }
         self.text(&prompt[from..], Kind::Prompt);
         self.new_line();
     }
@@ -278,7 +281,9 @@ impl Stream {
     }
 
     fn remark(&mut self, text: &str) {
-        self.push(text, Kind::Remark, false);
+        // A remark is no part of the word before it.
+        let apart = self.lines.back().is_some_and(|l| !l.is_empty());
+        self.push(&format!("{}{text}", if apart { " " } else { "" }), Kind::Remark, false);
     }
 
     fn text(&mut self, text: &str, kind: Kind) {

@@ -65,7 +65,8 @@ fn help_size(area: Rect) -> (u16, u16) {
 /// How far the help can be scrolled.
 pub fn help_overflow(model: &Model) -> usize {
     let area = Rect::new(0, 0, model.size.0, model.size.1.saturating_sub(1));
-    help::lines(model).len().saturating_sub(help_size(area).1.saturating_sub(2) as usize)
+    let (columns, rows) = help_size(area);
+    help::lines(model, columns.saturating_sub(2) as usize).len().saturating_sub(rows.saturating_sub(2) as usize)
 }
 
 /// A cleared box in the middle; returns its inside.

@@ -143,6 +143,21 @@ fn a_prompt_is_written_sent_and_rerun() {
 }
 
 #[test]
+fn nothing_is_left_out_silently() {
+    let mut model = idle();
+    model.update(Msg::Paste("x".repeat(70_000)));
+    assert_eq!(model.editor.text().len(), 64 * 1024, "a paste on the dashboard opens the editor");
+    assert!(text(&draw(&model)).contains("a prompt may have 64 KiB"));
+    press(&mut model, KeyCode::Char('x'));
+    assert!(text(&draw(&model)).contains("the rest was left out"));
+    let mut model = idle();
+    key(&mut model, 'p');
+    press(&mut model, KeyCode::Char(' '));
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    assert!(text(&draw(&model)).contains("nothing to send"));
+}
+
+#[test]
 fn nothing_is_sent_while_the_server_is_gone() {
     let mut model = idle();
     key(&mut model, 'p');

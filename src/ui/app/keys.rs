@@ -31,6 +31,7 @@ impl Model {
             return self.act(action);
         }
         if context == Context::Prompt && self.editor.key(event) {
+            self.tell_overflow();
             self.dirty_after_key();
         }
         Vec::new()
@@ -158,6 +159,7 @@ impl Model {
                     self.overlay = None;
                     return self.send(text);
                 }
+                self.say(Role::StateWarn, "there is nothing to send yet");
             }
             other => {
                 self.editor.act(other);

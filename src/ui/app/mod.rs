@@ -12,7 +12,7 @@ use crate::source::{Connection, Update};
 use super::action::Context;
 use super::color::Depth;
 use super::data::{Data, Urgency};
-use super::editor::Editor;
+use super::editor::{self, Editor};
 use super::mode_switch::Switch;
 use super::stream::Stream;
 use super::theme::{Role, Theme};
@@ -255,8 +255,13 @@ impl Model {
             }
             Msg::Key(key) => self.key(&key),
             Msg::Paste(text) => {
+                // On the dashboard there is only one thing that a text can be meant for.
+                if self.overlay.is_none() {
+                    self.overlay = Some(Overlay::Prompt);
+                }
                 if self.overlay == Some(Overlay::Prompt) {
                     self.editor.insert(&text);
+                    self.tell_overflow();
                     self.dirty = true;
                 }
                 Vec::new()
@@ -340,6 +345,14 @@ impl Model {
     fn say(&mut self, role: Role, text: impl Into<String>) {
         self.toast = Some(Toast { text: text.into(), role, until_ms: self.now_ms.saturating_add(TOAST_MS) });
         self.dirty = true;
+    }
+
+    /// Says that the prompt editor is full; nothing may be left out silently.
+    fn tell_overflow(&mut self) {
+        if self.editor.take_overflow() {
+            let limit = editor::MAX_BYTES / 1024;
+            self.say(Role::StateWarn, format!("a prompt may have {limit} KiB: the rest was left out"));
+        }
     }
 
     /// Shows an error and keeps it in the log.

@@ -72,6 +72,6 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let room = area.height.saturating_sub(12);
     if room > 1 {
         let log = Rect { y: area.bottom() - room + 1, height: room - 1, ..area };
-        crate::ui::widget::log_view::draw(buf, log, theme, &data.log, 0);
+        crate::ui::widget::log_view::draw(buf, log, theme, &data.log, 0, false);
     }
 }

@@ -135,7 +135,10 @@ pub fn focused_height(model: &Model) -> usize {
 pub fn focused_overflow(model: &Model) -> usize {
     let height = focused_height(model);
     match model.focus {
-        Focus::Log => model.shown().log.len().saturating_sub(height),
+        Focus::Log => {
+            let columns = areas(model, whole(model)).log.width.saturating_sub(2) as usize;
+            log_view::overflow(&model.shown().log, columns, height, model.log_big)
+        }
         Focus::Text => {
             let columns = areas(model, whole(model)).text.width.saturating_sub(4) as usize;
             let rows = model.stream().map_or(0, |s| wrap::count(s, columns, model.rejects));
@@ -189,7 +192,8 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     latency_table::draw(buf, inside(areas.latency), theme, sample.map(|s| &s.latency));
     sensor_panel::draw(model, inside(areas.sensors), buf);
     token_stream::draw(model, inside(areas.text), buf);
-    log_view::draw(buf, inside(areas.log), theme, &data.log, model.log_scroll.min(data.log.len()));
+    let skip = model.log_scroll.min(data.log.len());
+    log_view::draw(buf, inside(areas.log), theme, &data.log, skip, model.log_big);
 }
 
 /// Queue and cache in a few words.

@@ -14,7 +14,14 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let mut row = Row::new(buf, area, 0);
     if let Some(toast) = &model.toast {
-        row.put(format!(" {} ", toast.text), theme.banner(toast.role));
+        let message = format!(" {} ", toast.text);
+        if text::width(&message) > row.left() && model.context() == Context::Dashboard && !model.log_big {
+            let key = action::of(Context::Dashboard).find(|b| b.action == Action::LogSize).and_then(|b| b.keys.first());
+            let key = key.map_or_else(String::new, |k| k.label());
+            row.right(" in the log ", theme.style(Role::TextDim))
+                .right(format!(" {key}"), theme.style(Role::TextStrong));
+        }
+        row.put(message, theme.banner(toast.role));
         return;
     }
     let (key_style, word_style) = (theme.style(Role::TextStrong), theme.style(Role::TextDim));

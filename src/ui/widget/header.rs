@@ -56,7 +56,9 @@ pub fn alerts(model: &Model) -> Vec<(Role, String)> {
 
 /// The mode as a badge, e.g. `▸DDTREE r32◂`, and what it is on its way to.
 pub fn badge(model: &Model) -> (String, Option<Role>, Option<String>) {
-    let mode = model.data.mode.filter(|_| model.data.connected());
+    // Before the pair is there, the server's mode is a placeholder.
+    let known = model.data.connected() && !matches!(word(model).1, "loading" | "failed");
+    let mode = model.data.mode.filter(|_| known);
     let Some(mode) = mode else { return ("mode —".into(), None, None) };
     let label = mode.label();
     let label = match label.split_once(' ') {
@@ -104,7 +106,8 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         row.put("  ", dim).put(target, theme.style(Role::TextStrong));
         match &state.draft {
             Some(draft) => row.put(format!(" + {}", draft.name), dim),
-            None => row.put_whole(" (no drafter)", dim),
+            None if state.target.is_some() => row.put_whole(" (no drafter)", dim),
+            None => &mut row,
         };
     }
 }

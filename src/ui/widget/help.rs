@@ -8,13 +8,17 @@ use crate::ui::action::{self, Context};
 use crate::ui::app::Model;
 use crate::ui::paint::Row;
 use crate::ui::stream::Kind;
+use crate::ui::text;
 use crate::ui::theme::Role;
 use crate::ui::widget::token_stream;
 
 type Line = Vec<(String, Style)>;
 
-/// All lines of the help.
-pub fn lines(model: &Model) -> Vec<Line> {
+/// Columns of the keys.
+const KEYS: usize = 16;
+
+/// All lines of the help, laid out for `columns`.
+pub fn lines(model: &Model, columns: usize) -> Vec<Line> {
     let theme = &model.look.theme;
     let (dim, strong, normal) =
         (theme.style(Role::TextDim), theme.style(Role::TextStrong), theme.style(Role::TextNormal));
@@ -26,23 +30,27 @@ pub fn lines(model: &Model) -> Vec<Line> {
             ("‹rejected›".into(), token(Kind::Rejected)),
             (" drafts  ".into(), dim),
             ("bonus".into(), token(Kind::Bonus)),
-            (": the target's own token, ends a verify round".into(), dim),
+            (": the target's own token".into(), dim),
         ],
         vec![
-            (" │".into(), token(Kind::Boundary)),
-            (" end of a verify round (with x)   ".into(), dim),
-            ("plain".into(), token(Kind::Plain)),
-            (" written without drafts".into(), dim),
+            (" plain".into(), token(Kind::Plain)),
+            (" written without drafts  ".into(), dim),
+            ("│".into(), token(Kind::Boundary)),
+            (" end of a verify round (after x)".into(), dim),
         ],
     ];
     for context in Context::ALL {
         lines.push(Vec::new());
         lines.push(vec![(format!(" {}", context.title()), strong)]);
         for binding in action::of(context) {
-            lines.push(vec![
-                (format!("   {:<16}", action::keys_label(binding)), normal),
-                (format!(" {}", binding.description), dim),
-            ]);
+            let keys = format!("   {:<KEYS$} ", action::keys_label(binding));
+            let indent = text::width(&keys);
+            for (i, part) in
+                text::wrap(binding.description, columns.saturating_sub(indent).max(1)).into_iter().enumerate()
+            {
+                let left = if i == 0 { keys.clone() } else { " ".repeat(indent) };
+                lines.push(vec![(left, normal), (part, dim)]);
+            }
         }
     }
     lines
@@ -50,7 +58,7 @@ pub fn lines(model: &Model) -> Vec<Line> {
 
 /// Draws the lines from `skip` on.
 pub fn draw(model: &Model, skip: usize, area: Rect, buf: &mut Buffer) {
-    for (i, line) in lines(model).into_iter().skip(skip).take(area.height as usize).enumerate() {
+    for (i, line) in lines(model, area.width as usize).into_iter().skip(skip).take(area.height as usize).enumerate() {
         let mut row = Row::new(buf, area, i as u16);
         for (text, style) in line {
             row.put(text, style);

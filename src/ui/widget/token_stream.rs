@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 
-use crate::protocol::event::RequestPhase;
+use crate::protocol::event::{FinishReason, RequestPhase};
 use crate::protocol::mode::Mode;
 use crate::protocol::state::Readiness;
 use crate::source::Connection;
@@ -39,6 +39,7 @@ pub fn titles(model: &Model) -> (String, String) {
         RequestPhase::Queued => "queued",
         RequestPhase::Started => "reading the prompt",
         RequestPhase::FirstToken => "writing",
+        RequestPhase::Finished if stream.finish == Some(FinishReason::Length) => "done at the limit",
         RequestPhase::Finished => "done",
         RequestPhase::Cancelled => "cancelled",
         RequestPhase::Failed => "failed",
@@ -82,9 +83,10 @@ fn tokens(model: &Model, stream: &Stream, area: Rect, buf: &mut Buffer) {
     let inside = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
     let mut rows = wrap::tail(stream, inside.width as usize, inside.height as usize, model.text_scroll, model.rejects);
     let failure = stream.error.as_deref().filter(|_| model.text_scroll == 0);
-    if failure.is_some() && rows.len() == inside.height as usize {
-        rows.remove(0);
-    }
+    let mut failure = failure.map_or_else(Vec::new, |e| text::wrap(&format!("failed: {e}"), inside.width as usize));
+    failure.truncate(inside.height as usize);
+    let over = (rows.len() + failure.len()).saturating_sub(inside.height as usize);
+    rows.drain(..over);
     let mut line = 0;
     for cells in &rows {
         let mut row = Row::new(buf, inside, line);
@@ -93,8 +95,9 @@ fn tokens(model: &Model, stream: &Stream, area: Rect, buf: &mut Buffer) {
         }
         line += 1;
     }
-    if let Some(error) = failure {
-        Row::new(buf, inside, line).put(format!("failed: {error}"), theme.style(Role::StateCrit));
+    for text in failure {
+        Row::new(buf, inside, line).put(text, theme.style(Role::StateCrit));
+        line += 1;
     }
     if !model.data.connected() {
         // What was written stays readable, but nobody may take it for the present.
