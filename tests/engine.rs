@@ -182,8 +182,10 @@ async fn what_cannot_be_generated_is_refused_with_a_reason() {
     let error = engine.set_mode(ModeRequest { block_size: Some(99), ..ModeRequest::mode(Mode::Dflash) }).await;
     assert!(error.unwrap_err().to_string().contains("2 to 8"));
     // The longest prompt that fits gets exactly the room that is left.
-    let answer = whole(engine.submit(ask(&"x".repeat(60), 50)).unwrap()).await;
-    assert_eq!((answer.ids.len(), answer.reason), (4, FinishReason::Length));
+    for limit in [50, usize::MAX] {
+        let answer = whole(engine.submit(ask(&"x".repeat(60), limit)).unwrap()).await;
+        assert_eq!((answer.ids.len(), answer.reason), (4, FinishReason::Length), "at most {limit}");
+    }
 }
 
 #[tokio::test]

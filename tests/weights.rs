@@ -165,6 +165,19 @@ fn missing_paths_and_empty_folders_say_so() {
     assert!(empty.contains("no model.safetensors"), "{empty}");
 }
 
+/// Opening a pipe waits until somebody writes to it.
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_refused_at_once() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("m.gguf");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().is_ok_and(|s| s.success()));
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tell.send(open(&path).err().map(|e| e.to_string())));
+    let problem = told.recv_timeout(std::time::Duration::from_secs(5)).expect("an answer").unwrap_or_default();
+    assert!(problem.contains("not a regular file"), "{problem}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

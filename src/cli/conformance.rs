@@ -14,6 +14,7 @@ use crate::engine::tokenizer::Tokenizer;
 use crate::engine::weights::{Checkpoint, WeightsError, hub};
 use crate::protocol::mode::{Mode, ModeSettings};
 
+use super::out::{self, Reader};
 use super::{EngineArgs, Exit, Failure};
 
 /// Greatest absolute difference of a logit.
@@ -103,22 +104,21 @@ pub struct Report {
 
 /// Runs the subcommand.
 pub fn run(args: &EngineArgs, dir: &Path, json: bool) -> Result<(), Failure> {
+    // The checks go on when nobody reads any more: the exit code says how they ended.
+    let mut written = Ok(Reader::There);
     let report = check_folder(args, dir, |check| {
-        if !json {
-            print_check(check);
+        if !json && matches!(written, Ok(Reader::There)) {
+            written = out::print_line(&line_of(check));
         }
     })?;
-    if json {
-        let text = serde_json::to_string_pretty(&report).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
-        println!("{text}");
+    let last = if json {
+        serde_json::to_string_pretty(&report).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?
     } else {
-        println!(
-            "{} of {} checks hold ({}, {})",
-            report.passed,
-            report.passed + report.failed,
-            report.target,
-            report.kernels
-        );
+        let all = report.passed + report.failed;
+        format!("{} of {all} checks hold ({}, {})", report.passed, report.target, report.kernels)
+    };
+    if written? == Reader::There {
+        out::print_line(&last)?;
     }
     if report.failed > 0 {
         return Err(Failure::new(Exit::Gate, format!("{} conformance checks failed", report.failed)));
@@ -126,17 +126,19 @@ pub fn run(args: &EngineArgs, dir: &Path, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_check(check: &Check) {
+fn line_of(check: &Check) -> String {
     let deviation = check.deviation.map_or(String::new(), |d| format!("  max deviation {d:.2e}"));
     let note = if check.note.is_empty() { String::new() } else { format!("  {}", check.note) };
-    println!("{}  {}{deviation}{note}", if check.passed { "pass" } else { "FAIL" }, check.name);
+    format!("{}  {}{deviation}{note}", if check.passed { "pass" } else { "FAIL" }, check.name)
 }
 
 /// Runs every check of a folder.
 pub fn check_folder(args: &EngineArgs, dir: &Path, mut seen: impl FnMut(&Check)) -> Result<Report, Failure> {
     let file = dir.join("expected.json");
     let usage = |message: String| Failure::new(Exit::Usage, message);
-    let text = std::fs::read_to_string(&file).map_err(|e| usage(format!("cannot read {}: {e}", file.display())))?;
+    let text = std::fs::read_to_string(&file).map_err(|e| {
+        usage(format!("cannot read {}: {e}; name a fixture folder (see docs/conformance.md)", file.display()))
+    })?;
     let expected: Expected = serde_json::from_str(&text)
         .map_err(|e| usage(format!("{} is not a fixture (see docs/conformance.md): {e}", file.display())))?;
     let wrong = |e: WeightsError| Failure::new(Exit::Usage, e.to_string());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::serve::engine_config;
-use super::{EngineArgs, Exit, Failure, ScreenArgs, attach, screen_loop};
+use super::{EngineArgs, Exit, Failure, ScreenArgs, attach, loading, screen_loop};
 use crate::engine::Engine;
 use crate::engine::api::Resolve;
 use crate::server::{self, Options};
@@ -41,10 +41,12 @@ async fn run_all(engine: &EngineArgs, screen: &ScreenArgs, resolve: Resolve) -> 
     let serving = tokio::spawn(bound.run(engine.clone(), shutdown.clone()));
     let (attachment, attached) = attach::attach(&client, &sampler);
     let result = screen_loop::run_attached(attachment, screen).await;
+    let failed = loading::failure(&engine.state());
     drop(attached);
     shutdown.cancel();
     engine.shutdown();
     // The screen is closed and the user waits for the prompt: a stream that does not end is left behind.
     let _ = tokio::time::timeout(LEAVE, serving).await;
-    result
+    // What the screen said about a pair that could not be loaded went with the screen.
+    result.and(failed.map_or(Ok(()), Err))
 }

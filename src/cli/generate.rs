@@ -1,7 +1,5 @@
 //! `spectop generate PROMPT`: one generation without a server.
 
-use std::io::Write;
-
 use serde::Serialize;
 
 use crate::engine::Engine;
@@ -10,6 +8,8 @@ use crate::protocol::event::{Event, FinishReason, RequestMetrics};
 use crate::protocol::mode::ModeRequest;
 use crate::protocol::state::Readiness;
 
+use super::loading::{self, Progress};
+use super::out::{self, Reader};
 use super::{Exit, Failure, GenerateArgs};
 
 /// What `--json` prints.
@@ -43,15 +43,18 @@ pub fn failure(error: &EngineError) -> Failure {
 pub async fn ready_engine(config: EngineConfig, resolve: Resolve) -> Result<Engine, Failure> {
     let engine = Engine::start(config, resolve);
     let mut events = engine.subscribe();
-    let mut last = String::new();
+    let mut told = Progress::default();
     loop {
-        match engine.state().readiness {
+        let state = engine.state();
+        if let Some(failure) = loading::failure(&state) {
+            return Err(failure);
+        }
+        match &state.readiness {
             Readiness::Ready => return Ok(engine),
-            Readiness::Failed { reason } => return Err(Failure::new(Exit::Usage, reason)),
-            Readiness::Loading { what, .. } => {
-                if what != last {
-                    eprintln!("{what}");
-                    last = what;
+            Readiness::Failed { .. } => {}
+            Readiness::Loading { what, fraction } => {
+                if let Some(line) = told.line(what, *fraction, std::time::Instant::now()) {
+                    out::tell(&line);
                 }
             }
         }
@@ -77,12 +80,9 @@ pub fn run(args: &GenerateArgs, config: EngineConfig, resolve: Resolve) -> Resul
 }
 
 async fn generate(args: &GenerateArgs, config: EngineConfig, resolve: Resolve) -> Result<(), Failure> {
-    if args.max_tokens == 0 {
-        return Err(Failure::new(Exit::Usage, "--max-tokens 0: ask for at least 1"));
-    }
     let engine = ready_engine(config, resolve).await?;
     if let Some(notice) = engine.state().notice {
-        eprintln!("{notice}");
+        out::tell(&notice);
     }
     let prompt = if args.raw {
         engine.encode(&args.prompt)
@@ -125,15 +125,9 @@ fn say(json: bool, piece: &str) -> Result<(), Failure> {
     if json || piece.is_empty() {
         return Ok(());
     }
-    let mut out = std::io::stdout().lock();
-    out.write_all(piece.as_bytes()).and_then(|()| out.flush()).map_err(|e| closed(&e))
-}
-
-fn closed(error: &std::io::Error) -> Failure {
-    if error.kind() == std::io::ErrorKind::BrokenPipe {
-        Failure::new(Exit::Ok, "")
-    } else {
-        Failure::new(Exit::Failed, format!("cannot write the answer: {error}"))
+    match out::print(piece)? {
+        Reader::There => Ok(()),
+        Reader::Gone => Err(Failure::new(Exit::Ok, "")),
     }
 }
 
@@ -145,11 +139,10 @@ fn finish(
     metrics: Box<RequestMetrics>,
     engine: &Engine,
 ) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
     if !json {
-        writeln!(out).map_err(|e| closed(&e))?;
+        say(json, "\n")?;
         let unit = |value: Option<f64>, unit: &str| value.map_or("—".into(), |v| format!("{v:.1} {unit}"));
-        eprintln!(
+        out::tell(&format!(
             "{} tokens in {} rounds, {}, τ {}, {} to the first token, {} ({})",
             metrics.tokens,
             metrics.rounds,
@@ -158,7 +151,7 @@ fn finish(
             unit(metrics.ttft_ms, "ms"),
             metrics.mode.label(),
             reason.name()
-        );
+        ));
         return Ok(());
     }
     let output = Output {
@@ -176,5 +169,6 @@ fn finish(
         metrics,
     };
     let line = serde_json::to_string(&output).map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
-    writeln!(out, "{line}").map_err(|e| closed(&e))
+    out::print_line(&line)?;
+    Ok(())
 }

@@ -6,6 +6,8 @@ pub mod bench_host;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
+pub mod loading;
+pub mod out;
 pub mod run_host;
 pub mod screen_loop;
 pub mod screenshot;
@@ -252,13 +254,13 @@ pub struct GenerateArgs {
     #[arg(long)]
     pub raw: bool,
     /// Tokens to generate at most.
-    #[arg(long, default_value_t = 256, value_name = "N")]
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = at_least_one)]
     pub max_tokens: usize,
     /// 0 is greedy.
-    #[arg(long, default_value_t = 0.0, value_name = "T")]
+    #[arg(long, default_value_t = 0.0, value_name = "T", allow_negative_numbers = true, value_parser = temperature)]
     pub temperature: f32,
     /// Nucleus sampling.
-    #[arg(long, default_value_t = 1.0, value_name = "P")]
+    #[arg(long, default_value_t = 1.0, value_name = "P", allow_negative_numbers = true, value_parser = top_p)]
     pub top_p: f32,
     /// Keep the K most probable tokens (0: all).
     #[arg(long, default_value_t = 0, value_name = "K")]
@@ -277,6 +279,28 @@ pub struct GenerateArgs {
     pub json: bool,
 }
 
+/// Refused here, before a model is loaded for nothing.
+fn temperature(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(t) if t >= 0.0 && t < f32::INFINITY => Ok(t),
+        _ => Err("it must be a number, 0 (greedy) or greater".into()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("it must be a whole number, at least 1".into()),
+    }
+}
+
+fn top_p(text: &str) -> Result<f32, String> {
+    match text.parse() {
+        Ok(p) if p > 0.0 && p <= 1.0 => Ok(p),
+        _ => Err("it must be a number above 0 and at most 1".into()),
+    }
+}
+
 /// Parses the command line and does what it says. A failure is told on stderr.
 pub fn main() -> Exit {
     let cli = Cli::parse();
@@ -284,7 +308,7 @@ pub fn main() -> Exit {
         Ok(()) => Exit::Ok,
         Err(failure) => {
             if !failure.message.is_empty() {
-                eprintln!("spectop: {}", failure.message);
+                out::tell(&format!("spectop: {}", failure.message));
             }
             failure.exit
         }

@@ -61,11 +61,22 @@ pub struct Attachment {
 /// Says why the dashboard could not open, before anything is started for it.
 pub fn check(screen: &ScreenArgs) -> Result<(), Failure> {
     look(screen)?;
-    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        let message = "the dashboard needs a terminal; `spectop snapshot` prints the state of a server without one";
-        return Err(Failure::new(Exit::Usage, message));
+    let terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    match obstacle(terminal, std::env::var("TERM").ok().as_deref()) {
+        Some(message) => Err(Failure::new(Exit::Usage, message)),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Why there is nothing to draw on, and what to do.
+fn obstacle(terminal: bool, term: Option<&str>) -> Option<&'static str> {
+    if !terminal {
+        return Some("the dashboard needs a terminal; `spectop snapshot` prints the state of a server without one");
+    }
+    (term == Some("dumb")).then_some(
+        "the dashboard needs a terminal that can place its cursor, but TERM is \"dumb\"; use another one, or set TERM \
+         to what this one is (such as xterm-256color)",
+    )
 }
 
 /// Runs the dashboard until the user leaves.
@@ -358,6 +369,14 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_real_terminal_is_drawn_on() {
+        assert!(obstacle(false, Some("xterm")).is_some_and(|m| m.contains("snapshot")));
+        assert!(obstacle(true, Some("dumb")).is_some_and(|m| m.contains("xterm-256color")));
+        assert_eq!(obstacle(true, Some("screen")), None);
+        assert_eq!(obstacle(true, None), None);
+    }
 
     #[test]
     fn locales() {

@@ -8,6 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
+use super::loading::{self, Progress};
 use super::{EngineArgs, Exit, Failure, ServeArgs};
 use crate::engine::Engine;
 use crate::engine::api::{EngineConfig, Resolve};
@@ -37,7 +38,7 @@ pub fn server_options(args: &ServeArgs) -> server::Options {
     server::Options { host: args.host.clone(), port: args.port, api_key: args.api_key.clone() }
 }
 
-/// Serves until it is interrupted (exit code 130), terminated (0), or loading fails (1). The address goes to stdout
+/// Serves until it is interrupted (exit code 130), terminated (0), or loading fails (2). The address goes to stdout
 /// before anything is loaded, so that a script which started this can read it; all else goes to stderr.
 pub fn run(
     engine: &EngineArgs,
@@ -73,7 +74,7 @@ async fn serve_until_told(
     let mut server = pin!(bound.run(engine.clone(), shutdown.clone()));
     let result = tokio::select! {
         result = server.as_mut() => return result.map_err(|error| Failure::new(Exit::Failed, error.to_string())),
-        reason = report(&engine) => Err(Failure::new(Exit::Failed, reason)),
+        failure = report(&engine) => Err(failure),
         told = signals.wait() => told,
     };
     shutdown.cancel();
@@ -83,7 +84,7 @@ async fn serve_until_told(
 }
 
 /// Tells stderr how loading goes and what is logged. Returns when loading has failed, with the reason.
-async fn report(engine: &Engine) -> String {
+async fn report(engine: &Engine) -> Failure {
     let mut events = engine.subscribe();
     let mut look = interval_at(Instant::now(), LOOK);
     let mut told = Progress::default();
@@ -93,13 +94,16 @@ async fn report(engine: &Engine) -> String {
             event = events.recv() => match event.as_deref() {
                 Ok(Event::Log(line)) => say(&mut stderr(), &log_line(line)),
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return "the engine has stopped".into(),
+                Err(RecvError::Closed) => return Failure::new(Exit::Failed, "the engine has stopped"),
             },
             _ = look.tick(), if loading => {
                 let state = engine.state();
+                if let Some(failure) = loading::failure(&state) {
+                    return failure;
+                }
                 match &state.readiness {
                     Readiness::Loading { what, fraction } => {
-                        if let Some(line) = told.line(what, *fraction) {
+                        if let Some(line) = told.line(what, *fraction, std::time::Instant::now()) {
                             say(&mut stderr(), &line);
                         }
                     }
@@ -107,32 +111,10 @@ async fn report(engine: &Engine) -> String {
                         loading = false;
                         say(&mut stderr(), &ready_line(&state));
                     }
-                    Readiness::Failed { reason } => return reason.clone(),
+                    Readiness::Failed { .. } => {}
                 }
             }
         }
-    }
-}
-
-/// What has been said about loading: a line a step, and one a tenth of it.
-#[derive(Default)]
-struct Progress {
-    what: String,
-    tenth: u8,
-}
-
-impl Progress {
-    fn line(&mut self, what: &str, fraction: Option<f64>) -> Option<String> {
-        let tenth = fraction.map_or(0, |f| (f.clamp(0.0, 1.0) * 10.0) as u8);
-        if what == self.what && tenth == self.tenth {
-            return None;
-        }
-        what.clone_into(&mut self.what);
-        self.tenth = tenth;
-        Some(match fraction {
-            Some(f) => format!("{what} ({:.0} %)", f.clamp(0.0, 1.0) * 100.0),
-            None => what.to_owned(),
-        })
     }
 }
 
@@ -194,20 +176,5 @@ impl Signals {
             Ok(()) => Err(Failure::new(Exit::Interrupted, "interrupted")),
             Err(error) => Err(Failure::new(Exit::Failed, format!("cannot listen to signals: {error}"))),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn progress_is_told_once_a_tenth() {
-        let mut told = Progress::default();
-        assert_eq!(told.line("reading", None).as_deref(), Some("reading"));
-        assert_eq!(told.line("reading", None), None);
-        assert_eq!(told.line("reading", Some(0.01)), None);
-        assert_eq!(told.line("reading", Some(0.11)).as_deref(), Some("reading (11 %)"));
-        assert_eq!(told.line("reading", Some(0.19)), None);
     }
 }

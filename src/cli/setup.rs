@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Exit, Failure};
-use crate::engine::weights::hub;
+use super::{Exit, Failure, out};
+use crate::engine::weights::hub::{self, SetupError};
 use crate::protocol::state::Readiness;
 
 /// Fetches the default target, showing progress on stderr; prints its path on stdout.
@@ -15,9 +15,12 @@ pub fn run(from: Option<PathBuf>, force: bool) -> Result<(), Failure> {
     let mut view = View::new(std::io::stderr().is_terminal());
     let result = hub::fetch(from.as_deref(), force, &mut |progress| view.show(&progress));
     view.clear();
-    let path = result.map_err(|e| Failure::new(Exit::Failed, e.to_string()))?;
-    eprintln!("The default model is ready and checked.");
-    println!("{}", path.display());
+    let path = result.map_err(|error| {
+        let exit = if matches!(error, SetupError::Given { .. }) { Exit::Usage } else { Exit::Failed };
+        Failure::new(exit, error.to_string())
+    })?;
+    out::tell("The default model is ready and checked.");
+    out::print_line(&path.display().to_string())?;
     Ok(())
 }
 
@@ -52,10 +55,10 @@ impl View {
             Self::Lines { what: shown, tenths } => {
                 let now = (fraction.unwrap_or(0.0) * 10.0) as u64;
                 if shown != what {
-                    eprintln!("{what}");
+                    out::tell(what);
                     (*shown, *tenths) = (what.clone(), 0);
                 } else if now > *tenths {
-                    eprintln!("{what}: {} %", now * 10);
+                    out::tell(&format!("{what}: {} %", now * 10));
                     *tenths = now;
                 }
             }

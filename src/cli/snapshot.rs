@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{ClientArgs, Exit, Failure};
+use super::{ClientArgs, Exit, Failure, out};
 use crate::protocol::SCHEMA_VERSION;
 use crate::protocol::event::{Event, Sample};
 use crate::protocol::state::{Readiness, State};
@@ -40,18 +40,8 @@ pub fn run(client: ClientArgs, json: bool) -> Result<(), Failure> {
         let snapshot = take(&client).await?;
         if json { snapshot.json() } else { Ok(snapshot.text()) }
     })?;
-    print(&text)
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write as _;
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // `spectop snapshot | head` is no failure.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Failed, format!("cannot write: {error}")))
-        }
-        _ => Ok(()),
-    }
+    out::print(&text)?;
+    Ok(())
 }
 
 /// What a server is and does.

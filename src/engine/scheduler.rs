@@ -195,12 +195,8 @@ impl<'a, B: Backend> Scheduler<'a, B> {
         self.prepare(&settings);
         let change = ModeChange { settings, effective_round: self.round + 1, at_ms: now_ms() };
         if settings != self.settings {
-            let message = format!(
-                "mode {} → {}, effective from round {}",
-                self.settings.label(),
-                settings.label(),
-                change.effective_round
-            );
+            let what = self.settings.change_label(&settings);
+            let message = format!("mode {what}, effective from round {}", change.effective_round);
             self.settings = settings;
             lock(&self.shared.facts).mode = settings;
             self.shared.log(Level::Info, "engine", message);
@@ -247,7 +243,7 @@ impl<'a, B: Backend> Scheduler<'a, B> {
             let Some(mut queued) = self.queue.pop_front() else { return };
             self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
             let prompt = std::mem::take(&mut queued.request.prompt);
-            let max_len = (prompt.len() + queued.request.max_tokens).min(self.limits.context);
+            let max_len = prompt.len().saturating_add(queued.request.max_tokens).min(self.limits.context);
             let stops =
                 if queued.request.ignore_eos { Vec::new() } else { self.core.target.config.stop_tokens.clone() };
             let sequence = self.core.sequence(prompt, max_len, stops, queued.request.sampling);

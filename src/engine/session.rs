@@ -125,7 +125,8 @@ impl<B: Backend> Session<B> {
         }
         let prompt = String::from_utf8_lossy(&bytes);
         let skip = prompt.chars().count().saturating_sub(PROMPT_TAIL);
-        let tail: String = prompt.chars().skip(skip).collect();
+        let cut = if skip > 0 { "…" } else { "" };
+        let tail: String = cut.chars().chain(prompt.chars().skip(skip)).collect();
         RequestEvent { prompt_tail: Some(tail), ..self.event(RequestPhase::Started) }
     }
 

@@ -194,7 +194,7 @@ pub struct RequestEvent {
     pub prompt_tokens: usize,
     /// Limit on generated tokens.
     pub max_tokens: usize,
-    /// End of the prompt as text (at most 200 characters), in `started`.
+    /// End of the prompt as text (at most 200 characters, behind `…` where there is more), in `started`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tail: Option<String>,
     /// The first token, in `first_token`.

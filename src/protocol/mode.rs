@@ -93,6 +93,24 @@ impl ModeSettings {
             Mode::Auto => "auto".into(),
         }
     }
+
+    /// What changes on the way to `after`, for logs: `off → dflash b8`, or `ddtree r16: chain seed on → off` where the
+    /// short forms are the same.
+    pub fn change_label(&self, after: &Self) -> String {
+        let (from, to) = (self.label(), after.label());
+        if from != to {
+            return format!("{from} → {to}");
+        }
+        let word = |on: bool| if on { "on" } else { "off" }.to_owned();
+        let knobs = [
+            ("block size", self.block_size.to_string(), after.block_size.to_string()),
+            ("tree budget", self.tree_budget.to_string(), after.tree_budget.to_string()),
+            ("chain seed", word(self.chain_seed), word(after.chain_seed)),
+        ];
+        let changed: Vec<_> =
+            knobs.iter().filter(|(_, a, b)| a != b).map(|(knob, a, b)| format!("{knob} {a} → {b}")).collect();
+        if changed.is_empty() { to } else { format!("{to}: {}", changed.join(", ")) }
+    }
 }
 
 /// A wish: absent fields stay as they are. Body of `PUT /spec/mode`, and part of the request object `spectop`.
@@ -151,4 +169,21 @@ pub struct Limits {
     pub max_running: usize,
     /// Requests that may wait; one more is refused with 429.
     pub max_waiting: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_names_what_changes() {
+        let before = ModeSettings { mode: Mode::Ddtree, block_size: 8, tree_budget: 16, chain_seed: true };
+        let to = |request| before.change_label(&before.with(request));
+        let nothing = ModeRequest::default();
+        assert_eq!(to(ModeRequest { mode: Some(Mode::Dflash), ..nothing }), "ddtree r16 → dflash b8");
+        assert_eq!(to(ModeRequest { tree_budget: Some(32), ..nothing }), "ddtree r16 → ddtree r32");
+        assert_eq!(to(ModeRequest { chain_seed: Some(false), ..nothing }), "ddtree r16: chain seed on → off");
+        assert_eq!(to(ModeRequest { block_size: Some(4), ..nothing }), "ddtree r16: block size 8 → 4");
+        assert_eq!(to(nothing), "ddtree r16");
+    }
 }

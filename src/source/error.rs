@@ -14,7 +14,7 @@ pub enum SourceError {
         reason: String,
     },
     /// A key is missing or wrong.
-    #[error("the server wants a key: --api-key or SPECTOP_API_KEY")]
+    #[error("the server wants a key, or another one than this: give it with --api-key or SPECTOP_API_KEY")]
     Auth,
     /// The server refused.
     #[error("the server answered {status}: {message}")]

@@ -64,7 +64,10 @@ async fn the_key_is_sent_and_its_absence_explained() {
     assert!(with.state().await.is_ok());
     assert!(!format!("{with:?}").contains("s3cret"), "a key must not be logged");
     let error = server.client().state().await.unwrap_err();
-    assert_eq!(error.to_string(), "the server wants a key: --api-key or SPECTOP_API_KEY");
+    assert_eq!(
+        error.to_string(),
+        "the server wants a key, or another one than this: give it with --api-key or SPECTOP_API_KEY"
+    );
     assert_eq!(probe(&server.client()).await.unwrap_err(), SourceError::Auth);
     assert_eq!(Client::new(&url, Some("with\nbreak")).unwrap_err(), SourceError::BadKey);
 }

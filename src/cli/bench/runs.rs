@@ -37,7 +37,8 @@ pub(in crate::cli) fn load(name: &str) -> Result<Run, Failure> {
         return Ok(runner::from_journal(contents));
     }
     let shown = file.display().to_string();
-    let text = std::fs::read_to_string(&file).map_err(|error| Failure::new(Exit::Usage, format!("{shown}: {error}")))?;
+    let text =
+        std::fs::read_to_string(&file).map_err(|error| Failure::new(Exit::Usage, format!("{shown}: {error}")))?;
     import::read(&shown, &text).map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 

@@ -20,14 +20,15 @@ impl Bytes {
     /// Maps a file.
     pub(crate) fn open(path: &Path) -> Result<Self, WeightsError> {
         let shown = path.display().to_string();
-        let file = File::open(path).map_err(|e| WeightsError::io(&shown, &e))?;
-        let meta = file.metadata().map_err(|e| WeightsError::io(&shown, &e))?;
+        // Asked before the file is opened: opening a pipe waits until somebody writes to it.
+        let meta = path.metadata().map_err(|e| WeightsError::io(&shown, &e))?;
         if !meta.is_file() {
             return Err(WeightsError::Io { file: shown, problem: "it is not a regular file".into() });
         }
         if meta.len() == 0 {
             return Ok(Self::Static(&[])); // an empty range cannot be mapped
         }
+        let file = File::open(path).map_err(|e| WeightsError::io(&shown, &e))?;
         map(&file).map(Self::Mapped).map_err(|e| WeightsError::io(&shown, &e))
     }
 

@@ -273,8 +273,9 @@ impl Checkpoint {
             }
             Siblings::Folder(folder) => {
                 let path = folder.join(name);
-                let size = path.metadata().ok()?.len();
-                if size > MAX_SIDE_FILE { None } else { std::fs::read(path).ok() }
+                let meta = path.metadata().ok()?;
+                // Reading a pipe would wait for ever.
+                if meta.is_file() && meta.len() <= MAX_SIDE_FILE { std::fs::read(path).ok() } else { None }
             }
         }
     }

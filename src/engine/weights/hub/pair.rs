@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Progress, default_target};
+use super::{Progress, SetupError, default_target};
 use crate::engine::api::{EngineError, ModelSource, PairSource, Resolve};
 use crate::engine::model::config::TargetConfig;
 use crate::engine::weights::Checkpoint;
@@ -32,8 +32,10 @@ fn default_pair(
 ) -> Result<PairSource, EngineError> {
     match default_target(progress) {
         Ok(path) => pair(path, draft, no_draft),
-        // A drafter that was asked for has no use beside the toy target.
-        Err(error) if draft.is_some() => Err(EngineError::Load(error.to_string())),
+        // Neither has a drafter that was asked for a use beside the toy target, nor was the toy what SPECTOP_TARGET named.
+        Err(error) if draft.is_some() || matches!(error, SetupError::Given { .. }) => {
+            Err(EngineError::Load(error.to_string()))
+        }
         Err(error) => Ok(toy(
             None,
             no_draft,

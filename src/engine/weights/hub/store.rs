@@ -88,7 +88,11 @@ impl Store {
             io::ErrorKind::NotFound => "there is no such file; check the path".to_owned(),
             _ => format!("cannot be read: {e}"),
         };
-        let size = fs::metadata(from).map_err(readable)?.len();
+        let meta = fs::metadata(from).map_err(readable)?;
+        if !meta.is_file() {
+            return Err(format!("this is not a file; name {} itself", self.wanted.name));
+        }
+        let size = meta.len();
         if size != self.wanted.size {
             return Err(self.wrong(&format!("it has {size} bytes"), &format!("{} bytes", self.wanted.size)));
         }
@@ -129,7 +133,7 @@ impl Store {
     }
 
     fn wrong(&self, found: &str, expected: &str) -> String {
-        format!("this is not {} as published: {found}, but {expected} is expected; fetch it again", self.wanted.name)
+        format!("this is not {} as published: {found}, not {expected}; fetch it again", self.wanted.name)
     }
 
     /// Writes everything from `reader` to the store, checks it and puts it in place.
