@@ -282,7 +282,7 @@ pub struct GenerateArgs {
 /// Refused here, before a model is loaded for nothing.
 fn temperature(text: &str) -> Result<f32, String> {
     match text.parse() {
-        Ok(t) if t >= 0.0 && t < f32::INFINITY => Ok(t),
+        Ok(t) if (0.0..f32::INFINITY).contains(&t) => Ok(t),
         _ => Err("it must be a number, 0 (greedy) or greater".into()),
     }
 }

@@ -1,5 +1,7 @@
 //! From requests to figures and files: summaries, comparisons, statistics, exports and imports.
 
+#![allow(clippy::match_same_arms, clippy::struct_field_names, clippy::unused_self)] // tables and builders of tests
+
 mod compare;
 mod export;
 mod import;

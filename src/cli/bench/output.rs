@@ -5,7 +5,7 @@ use std::path::Path;
 use super::OutputArgs;
 use crate::bench::export::{self, Format};
 use crate::bench::journal;
-use crate::cli::{Exit, Failure};
+use crate::cli::{Exit, Failure, out};
 use crate::protocol::run::Run;
 
 /// Writes the files, and the table unless something else goes to the standard output.
@@ -42,14 +42,7 @@ pub(super) fn write(run: &Run, args: &OutputArgs, table: &str) -> Result<(), Fai
     if quiet { Ok(()) } else { print(table) }
 }
 
-/// Prints to the standard output.
+/// Prints to the standard output. `spectop bench list | head` is no failure.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
-    use std::io::Write as _;
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // `spectop bench list | head` is no failure.
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Exit::Failed, format!("cannot write: {error}")))
-        }
-        _ => Ok(()),
-    }
+    out::print(text).map(|_| ())
 }

@@ -60,7 +60,7 @@ impl Reporter {
             RunProgress::Ended { file, .. } => {
                 self.clear();
                 if let Some(file) = file {
-                    eprintln!("kept in {file}");
+                    crate::cli::out::tell(&format!("kept in {file}"));
                 }
             }
             RunProgress::Failed(_) => self.clear(),
@@ -69,8 +69,8 @@ impl Reporter {
 
     fn line(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| crate::cli::out::tell(line)),
+            None => crate::cli::out::tell(line),
         }
     }
 

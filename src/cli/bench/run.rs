@@ -121,7 +121,7 @@ async fn listen(handle: Handle) {
     if tokio::signal::ctrl_c().await.is_err() {
         return;
     }
-    eprintln!("\nstopping; what was measured is kept (Ctrl-C again to quit at once)");
+    crate::cli::out::tell("\nstopping; what was measured is kept (Ctrl-C again to quit at once)");
     handle.stop();
     if tokio::signal::ctrl_c().await.is_ok() {
         // Every finished request is in the journal already.
