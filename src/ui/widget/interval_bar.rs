@@ -6,8 +6,8 @@ use crate::ui::paint::Row;
 
 /// Ratios that a scale can show at most.
 const LIMITS: [f64; 2] = [0.01, 100.0];
-/// Ticks that a scale may carry.
-const TICKS: [f64; 15] = [0.02, 0.05, 0.1, 0.2, 0.33, 0.5, 0.75, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0];
+/// Ticks that a scale may carry, those first that people read most easily: what comes later takes only the room left.
+const TICKS: [f64; 15] = [0.5, 2.0, 0.1, 10.0, 0.2, 5.0, 0.33, 3.0, 0.75, 1.5, 7.0, 0.05, 20.0, 0.02, 50.0];
 
 /// From which ratio to which; always holds 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -141,7 +141,8 @@ mod tests {
     #[test]
     fn slower_faster_and_no_difference_look_different() {
         let bar = |point, interval| drawn(17, QUARTER_TO_FOUR, Some(point), Some(interval));
-        assert_eq!(bar(0.5, [0.4, 0.6]), "   ├●─┤ ┊        ");
+        // Four columns an octave: 0.4, 0.5 and 0.6 lie 5.3, 4 and 2.9 columns left of 1.
+        assert_eq!(bar(0.5, [0.4, 0.6]), "   ├●┤  ┊        ");
         assert_eq!(bar(2.0, [1.6, 2.6]), "        ┊  ├●─┤  ");
         assert_eq!(bar(1.1, [0.8, 1.5]), "       ├┼●┤      ");
         assert_eq!(bar(1.0, [1.0, 1.0]), "        ●        ");
