@@ -114,7 +114,7 @@ table! {
     Dashboard ModeDflash [ch('d')] "dflash" "DFlash: verify a linear draft block";
     Dashboard ModeDdtree [ch('t')] "ddtree" "DDTree: verify a draft tree";
     Dashboard ModeShadow [ch('s')] "" "shadow: verify the chain, report what a tree would save";
-    Dashboard ModeAuto [ch('a')] "" "auto: every round what pays on this machine, plain where nothing does";
+    Dashboard ModeAuto [ch('a')] "" "auto: draft only where that pays here";
     Dashboard Less [ch('[')] "less" "halve the tree budget (dflash: block size -1)";
     Dashboard More [ch(']')] "more" "double the tree budget (dflash: block size +1)";
     Dashboard ChainSeed [ch('c')] "" "start the tree from the whole top-1 chain, or not";

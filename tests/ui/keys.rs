@@ -103,7 +103,7 @@ fn the_menu_walks_and_chooses() {
     key(&mut model, 'm');
     assert_eq!(model.overlay, Some(Overlay::ModeMenu(0)));
     press(&mut model, KeyCode::Up);
-    assert_eq!(model.overlay, Some(Overlay::ModeMenu(3)));
+    assert_eq!(model.overlay, Some(Overlay::ModeMenu(4)));
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
     assert_eq!(press(&mut model, KeyCode::Enter), [Effect::SetMode(ModeRequest::mode(Mode::Dflash))]);
