@@ -221,7 +221,7 @@ fn a_run_shows_progress_results_and_requests() {
             ],
         );
     }
-    has(&running(160, 50), &["builtin/explanation", "✗ differs", "story", "all suites", "τ", "×1"]);
+    has(&running(160, 50), &["builtin/explanation", "✗ diff", "story", "all suites", "τ", "×1"]);
 }
 
 #[test]
@@ -285,7 +285,6 @@ fn the_compare_screen_has_the_essentials() {
                 "⚠ the baseline drifted",
                 "speed-up by suite",
                 "story",
-                "/ filter",
                 "e export",
             ],
         );

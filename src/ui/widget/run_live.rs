@@ -148,7 +148,7 @@ fn request(mut row: Row<'_>, live: &Live, b: &Brief, (name, wide, rep): (usize, 
         (Purpose::Bracket, _) => ("bracket", Role::TextDim),
         (_, None) => (format::ABSENT, Role::TextDim),
         (_, Some(true)) => ("✓", Role::StateOk),
-        (_, Some(false)) => ("✗ differs", Role::StateCrit),
+        (_, Some(false)) => ("✗ diff", Role::StateCrit),
     };
     row.put(word, theme.style(role));
     if b.status == RequestStatus::CutShort {
