@@ -1,20 +1,24 @@
 //! A server that answers as a test tells it, and remembers when it sent what.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt as _};
 use serde_json::{Value, json};
 use spectop::bench::runner::{Setup, Start};
 use spectop::protocol::run::RunOptions;
 use tokio::sync::mpsc;
 
-use crate::scripted::{Server, sse, state};
+use crate::scripted::{Server, state};
 
 /// What one request gets.
 pub enum Reply {
@@ -96,25 +100,46 @@ async fn answer(State(fake): State<Arc<Fake>>, body: axum::Json<Value>) -> Respo
     };
     let flying = fake.flying.fetch_add(1, Ordering::SeqCst) + 1;
     fake.most.fetch_max(flying, Ordering::SeqCst);
-    let (tx, rx) = mpsc::channel(64);
-    tokio::spawn(async move {
-        let mut sent = Sent { asked, pieces: Vec::new() };
-        let mut due = Instant::now();
-        for (after_ms, text) in pieces {
+    let mut notes = Notes { fake, sent: Sent { asked, pieces: Vec::new() } };
+    let mut pieces = pieces.into_iter();
+    let mut due = Instant::now();
+    // Made in the task that writes to the connection, so that a piece is on its way as soon as its time is noted.
+    let body = async_stream(move || {
+        let next = pieces.next();
+        if let Some((after_ms, _)) = &next {
             due += Duration::from_secs_f64(after_ms / 1e3);
-            tokio::time::sleep_until(due.into()).await;
-            sent.pieces.push(Instant::now());
-            if tx.send(text).await.is_err() {
-                break;
-            }
         }
-        lock(&fake.sent).push(sent);
-        fake.flying.fetch_sub(1, Ordering::SeqCst);
-        if hang {
-            tx.closed().await;
-        }
+        (next.map(|(_, text)| text), due)
     });
-    sse(rx)
+    let body = body.map(move |text| {
+        notes.sent.pieces.push(Instant::now());
+        Ok::<_, Infallible>(Bytes::from(text))
+    });
+    let body = if hang { Body::from_stream(body.chain(stream::pending())) } else { Body::from_stream(body) };
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+/// The texts that `next` gives, each when it is due.
+fn async_stream(next: impl FnMut() -> (Option<String>, Instant) + Send + 'static) -> impl Stream<Item = String> + Send {
+    stream::unfold(next, |mut next| async move {
+        let (text, due) = next();
+        let text = text?;
+        tokio::time::sleep_until(due.into()).await;
+        Some((text, next))
+    })
+}
+
+/// Notes of one answer; they are handed in when it is over or the client has gone.
+struct Notes {
+    fake: Arc<Fake>,
+    sent: Sent,
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        lock(&self.fake.sent).push(self.sent.clone());
+        self.fake.flying.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A chunk as our server sends it with a trace.

@@ -1,6 +1,9 @@
 //! What is measured against what the server knows it did.
 
-use std::time::Duration;
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use spectop::bench::measure::{Measured, Sender, figures};
@@ -16,6 +19,55 @@ const EXACT_MS: f64 = 1.0;
 /// Tries: another program's burst must not fail the test, an error of ours fails every one.
 const TRIES: usize = 8;
 
+/// A machine on which 99 of 100 bytes come over a bare socket within this is fit to judge.
+const FIT_MS: f64 = 0.4;
+
+/// Delays of single bytes over a bare loopback socket, between two plain threads: what this machine can do just now.
+struct Control {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<Vec<f64>>,
+}
+
+impl Control {
+    fn start() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut to = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        to.set_nodelay(true).unwrap();
+        let mut from = listener.accept().unwrap().0;
+        let reader = std::thread::spawn(move || {
+            let mut came = Vec::new();
+            while from.read_exact(&mut [0]).is_ok() {
+                came.push(Instant::now());
+            }
+            came
+        });
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut went = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(4));
+                went.push(Instant::now());
+                to.write_all(&[1]).unwrap();
+            }
+            drop(to);
+            let came = reader.join().unwrap();
+            went.iter().zip(came).map(|(went, came)| apart(*went, came)).collect()
+        });
+        Self { stop, thread }
+    }
+
+    fn p99(self) -> f64 {
+        self.stop.store(true, Ordering::Relaxed);
+        percentile(&mut self.thread.join().unwrap(), 99)
+    }
+}
+
+fn percentile(values: &mut [f64], percent: usize) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[(values.len() * percent / 100).min(values.len() - 1)]
+}
+
 fn sender(server: &Server) -> Sender {
     Sender { client: server.client(), timeout: Duration::from_secs(20), retries: 0, model: None }
 }
@@ -24,7 +76,7 @@ fn request() -> ChatRequest {
     ChatRequest { messages: vec![ChatMessage::user("hi")], max_tokens: Some(64), ..ChatRequest::default() }
 }
 
-async fn one(fake: &std::sync::Arc<Fake>, server: &Server) -> (Measured, Sent) {
+async fn one(fake: &Arc<Fake>, server: &Server) -> (Measured, Sent) {
     let measured = sender(server).send(&request()).await;
     // The server notes its times after the last piece.
     for _ in 0..200 {
@@ -36,7 +88,7 @@ async fn one(fake: &std::sync::Arc<Fake>, server: &Server) -> (Measured, Sent) {
     panic!("the server did not answer");
 }
 
-fn apart(a: std::time::Instant, b: std::time::Instant) -> f64 {
+fn apart(a: Instant, b: Instant) -> f64 {
     a.max(b).duration_since(a.min(b)).as_secs_f64() * 1e3
 }
 
@@ -49,8 +101,9 @@ async fn every_time_is_right_to_a_millisecond() {
         Reply::Say(pieces.chain([(3.0, end("stop", Some(16)))]).collect())
     });
     let server = fake.native().await;
-    let mut worst = Vec::new();
+    let mut tries = Vec::new();
     for _ in 0..TRIES {
+        let control = Control::start();
         let mut errors = Vec::new();
         for _ in 0..40 {
             let (measured, sent) = one(&fake, &server).await;
@@ -73,14 +126,18 @@ async fn every_time_is_right_to_a_millisecond() {
             let decode_ms = 13.0 * 1e3 / figures.decode_tok_s.unwrap();
             errors.push((decode_ms - (served(5) - served(0))).abs());
         }
-        errors.sort_by(f64::total_cmp);
-        let p99 = errors[errors.len() * 99 / 100];
+        let (p50, p99) = (percentile(&mut errors, 50), percentile(&mut errors, 99));
+        let bare = control.p99();
         if p99 <= EXACT_MS {
             return;
         }
-        worst.push(p99);
+        tries.push((p50, p99, bare));
     }
-    panic!("99 of 100 errors are within {worst:?} ms");
+    let fit = tries.iter().any(|(.., bare)| *bare <= FIT_MS);
+    let best = tries.iter().map(|(p50, ..)| *p50).fold(f64::INFINITY, f64::min);
+    // Where even a bare byte is late, only the median can be held to anything: an error of ours would be in it.
+    assert!(!fit && best <= EXACT_MS / 2.0, "median, 99th percentile, bare socket's 99th percentile, ms: {tries:?}");
+    eprintln!("this machine is too busy to judge the 99th percentile: {tries:?}");
 }
 
 #[tokio::test]
