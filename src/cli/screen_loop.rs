@@ -85,7 +85,7 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     let look = look(screen)?;
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
-    let terminal = Terminal::enter().map_err(|e| broken(&e))?;
+    let terminal = Terminal::enter(crate::ui::app::MouseMode::Clicks).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
     let (runs, run_messages) = Runs::new(attachment.runs);
     if runs.hosted() {
@@ -242,6 +242,7 @@ impl Session {
     fn terminal_event(&mut self, event: TerminalEvent) -> Result<Flow, Failure> {
         match event {
             TerminalEvent::Key(key) => self.take(Msg::Key(key)),
+            TerminalEvent::Mouse(event) => self.take(Msg::Mouse(event)),
             TerminalEvent::Paste(text) => self.take(Msg::Paste(text)),
             TerminalEvent::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
             _ => Ok(Flow::On),
@@ -273,6 +274,8 @@ impl Session {
                     terminal::stop_process();
                     self.come_back()?;
                 }
+                Effect::Copy(text) => self.terminal.copy(&text).map_err(|e| broken(&e))?,
+                Effect::Mouse(mouse) => self.terminal.report_mouse(mouse).map_err(|e| broken(&e))?,
                 Effect::Redraw => {
                     self.terminal.clear().map_err(|e| broken(&e))?;
                     self.dirty = true;
