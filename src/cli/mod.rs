@@ -3,12 +3,16 @@
 pub mod attach;
 pub mod bench;
 pub mod bench_host;
+#[cfg(target_os = "linux")]
+pub mod bench_ui;
 pub mod config;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
 pub mod loading;
 pub mod out;
+#[cfg(unix)]
+pub mod pty;
 pub mod run_host;
 pub mod screen_args;
 pub mod screen_loop;
@@ -259,6 +263,9 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+    /// Measure what the dashboard itself costs: CPU, memory, bytes to the terminal, time from a key to its frame.
+    #[cfg(target_os = "linux")]
+    BenchUi(bench_ui::BenchUiArgs),
     /// Render the screenshots of the README from the program itself.
     #[command(hide = true)]
     Screenshot {
@@ -380,6 +387,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),
+        #[cfg(target_os = "linux")]
+        Some(Command::BenchUi(args)) => bench_ui::run(&args),
         Some(Command::Completions { shell }) => shell::completions(shell),
         Some(Command::Man { dir }) => shell::man(dir.as_deref()),
         Some(Command::Config { .. }) => unreachable!("done before the file was read"),

@@ -7,3 +7,5 @@ mod runs;
 mod sample;
 mod session;
 mod sizes;
+mod snapshots;
+mod themes;
