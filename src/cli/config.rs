@@ -31,12 +31,6 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-impl PartialEq for Setting {
-    fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other)
-    }
-}
-
 /// Where the file is: `--config`, else SPECTOP_CONFIG, else the place for configurations on this system.
 pub fn path(args: &[std::ffi::OsString]) -> Result<PathBuf, Failure> {
     let mut given = None;

@@ -176,3 +176,21 @@ fn a_terminal_that_cannot_be_drawn_on_is_refused_in_words() {
     session.until_text("TERM is \"dumb\"");
     session.is_sane();
 }
+
+/// Only what must hold on any machine: the limits themselves are for `spectop bench-ui --gate` on a quiet one.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_dashboard_costs_is_measured() {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_spectop"));
+    command.args(["bench-ui", "--json", "--seconds", "2"]).env("SPECTOP_CONFIG", "/dev/null");
+    let output = command.output().expect("starts");
+    let told = String::from_utf8_lossy(&output.stderr);
+    let figures: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {told}"));
+    for key in ["idle_cpu_percent", "stream_cpu_percent"] {
+        assert!(figures[key].as_f64().is_some_and(|v| v >= 0.0), "{figures:#}");
+    }
+    for key in ["rss_mb", "first_frame_ms", "key_to_frame_p99_ms", "idle_bytes_per_s", "stream_bytes_per_s"] {
+        assert!(figures[key].as_f64().is_some_and(|v| v > 0.0), "{figures:#}");
+    }
+    assert_eq!(figures["lagged_shown"], true, "lost events are told on the screen");
+}

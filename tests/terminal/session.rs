@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -15,6 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An address where nobody listens.
 pub const NOBODY: &str = "http://127.0.0.1:9";
+
+/// A screen has at least one cell.
+fn some(n: u16) -> NonZero<u16> {
+    NonZero::new(n).unwrap_or(NonZero::<u16>::MIN)
+}
 
 struct Seen {
     parser: vt100::Parser,
@@ -45,7 +51,7 @@ impl Session {
         }
         shell.envs(variables.iter().copied());
         let pty = Pty::spawn(shell, 100, 30).expect("a shell");
-        let parser = vt100::Parser::new(30, 100, 0);
+        let parser = vt100::Parser::new(some(30), some(100), 0);
         let seen = Arc::new(Mutex::new(Seen { parser, bytes: Vec::new() }));
         let (mut master, place) = (pty.master.try_clone().expect("a terminal"), Arc::clone(&seen));
         thread::spawn(move || {
@@ -124,7 +130,7 @@ impl Session {
 
     /// Another size, seen by both sides.
     pub fn resize(&self, columns: u16, rows: u16) {
-        self.seen().parser.screen_mut().set_size(rows.max(1), columns.max(1));
+        self.seen().parser.screen_mut().set_size(some(rows), some(columns));
         self.pty.resize(columns, rows).expect("resized");
     }
 
