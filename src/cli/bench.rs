@@ -57,7 +57,7 @@ pub struct RunArgs {
     /// What is measured.
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Modes, the baseline first: off, dflash[:BLOCK], ddtree[:BUDGET][:seed|:noseed], shadow[:BUDGET], as-is, or
+    /// Modes, the baseline first: off, dflash[:BLOCK], ddtree[:BUDGET][:seed|:noseed], shadow[:BUDGET], auto, as-is, or
     /// LABEL=URL for a server of its own. Default: what the server offers of off, dflash and ddtree.
     #[arg(long, value_name = "MODES", value_delimiter = ',', conflicts_with = "resume")]
     pub modes: Vec<String>,
