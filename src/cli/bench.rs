@@ -11,6 +11,8 @@ pub(in crate::cli) mod runs;
 mod sweep;
 mod table;
 
+pub(super) use output::plots;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -140,6 +142,12 @@ pub struct OutputArgs {
     /// A line a request.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// A line a suite, mode and concurrency.
+    #[arg(long, value_name = "FILE")]
+    pub csv_summary: Option<PathBuf>,
+    /// The page's charts as SVG files.
+    #[arg(long, value_name = "FOLDER")]
+    pub plots: Option<PathBuf>,
     /// As vLLM's benchmark writes it.
     #[arg(long, value_name = "FILE")]
     pub vllm: Option<PathBuf>,
@@ -149,7 +157,10 @@ pub struct OutputArgs {
     /// As AIPerf writes it.
     #[arg(long, value_name = "FILE")]
     pub aiperf: Option<PathBuf>,
-    /// Mode that --vllm, --sglang and --aiperf write: their files hold one (`LABEL@4` for one of several concurrencies).
+    /// As AIPerf writes its records, a line a request.
+    #[arg(long, value_name = "FILE")]
+    pub aiperf_records: Option<PathBuf>,
+    /// Mode that --vllm, --sglang, --aiperf and --aiperf-records write: their files hold one (`LABEL@4` for one of several concurrencies).
     #[arg(long, value_name = "LABEL")]
     pub export_mode: Option<String>,
 }
