@@ -84,10 +84,10 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Options of the embedded engine.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Engine")]
     pub engine: EngineArgs,
     /// Options of the screen.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Screen")]
     pub screen: ScreenArgs,
     /// Configuration file, instead of the one in the user's folder.
     #[arg(long, global = true, value_name = "FILE", env = "SPECTOP_CONFIG")]
