@@ -9,7 +9,8 @@ class Rms(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, eps):
         width = x.shape[-1]
-        scale = (torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32).square_() / width + eps).rsqrt_()
+        exact = torch.promote_types(x.dtype, torch.float32)
+        scale = (torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=exact).square_() / width + eps).rsqrt_()
         normed = x * scale.to(x.dtype)
         ctx.save_for_backward(normed, scale, weight)
         return normed * weight

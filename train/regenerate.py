@@ -121,6 +121,7 @@ def main() -> None:
     parser.add_argument("--loop", type=int, default=96, help="answers end when this many tokens only repeat")
     parser.add_argument("--shard", default="0/1", help="i/n: this process answers every n-th batch")
     parser.add_argument("--parts", type=int, default=0, help="stop after this many parts (0: all)")
+    parser.add_argument("--only", help="file with the ids of the prompts to answer")
     parser.add_argument("--in-order", action="store_true", help="keep the order of the prompts (for evaluation)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
@@ -132,6 +133,9 @@ def main() -> None:
     stops = {tokenizer.token_to_id(t) for t in SPECIAL_STOP}
     target = Target(args.target, args.taps, torch.float32 if args.f32 else torch.bfloat16).to_device(args.device)
     prompts = [p for path in args.prompts for p in read_prompts(path)]
+    if args.only:
+        names = set(pathlib.Path(args.only).read_text().split())
+        prompts = [p for p in prompts if p["id"] in names]
     if not args.in_order:
         random.Random(args.seed).shuffle(prompts)
     for p in prompts:
