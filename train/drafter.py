@@ -142,8 +142,8 @@ def block_visible(block: int, causal: bool, device=None) -> torch.Tensor:
 def attend(q, k_ctx, v_ctx, k_blk, v_blk, bias_ctx, bias_blk):
     """Attention of block queries to context and own block under one softmax.
 
-    `q` `[S, G, A, B, R, d]` (G KV heads, R query heads of each), `k_ctx`, `v_ctx` `[S, G, n, d]`, `k_blk`, `v_blk`
-    `[S, G, A, B, d]`, `bias_ctx` `[S, 1, A, 1, n]`, `bias_blk` `[B, 1, B]`.
+    `q` `[S, G, A, Q, R, d]` (G KV heads, R query heads of each), `k_ctx`, `v_ctx` `[S, G, n, d]`, `k_blk`, `v_blk`
+    `[S, G, A, B, d]`, `bias_ctx` `[S, 1, A, 1, n]`, `bias_blk` `[Q, 1, B]`.
     """
     return fused.Attend.apply(q, k_ctx, v_ctx, k_blk, v_blk, bias_ctx, bias_blk)
 
@@ -178,19 +178,22 @@ def forward(shape: Shape, w: dict, features, anchors, seeds, embedding, cos, sin
         k_ctx = rotate(rms(k_ctx, p("self_attn.k_norm"), shape.eps), cos_c, sin_c).transpose(1, 2)
         v_ctx = v_ctx.transpose(1, 2)
         y = rms(x, p("input_layernorm"), shape.eps)
-        qkv = F.linear(y, torch.cat([p("self_attn.q_proj"), kv_w])).view(s, a, block, shape.heads + 2 * g, d)
-        q, k, v = qkv.split([shape.heads, g, g], 3)
-        q = rotate(rms(q, p("self_attn.q_norm"), shape.eps), cos_b, sin_b)
+        k, v = F.linear(y, kv_w).view(s, a, block, 2 * g, d).split(g, 3)
         k = rotate(rms(k, p("self_attn.k_norm"), shape.eps), cos_b, sin_b)
-        q = q.view(s, a, block, g, r, d).permute(0, 3, 1, 2, 4, 5)
         k, v = k.permute(0, 3, 1, 2, 4), v.permute(0, 3, 1, 2, 4)
-        mixed = attend(q, k_ctx, v_ctx, k, v, bias_ctx, bias_blk)
-        mixed = mixed.permute(0, 2, 3, 1, 4, 5).reshape(s, a, block, shape.heads * d)
+        # Nothing is predicted from the seed's slot: in the last layer others only look at it.
+        skip = int(i + 1 == shape.layers)
+        x, y = x[:, :, skip:], y[:, :, skip:]
+        q = F.linear(y, p("self_attn.q_proj")).view(s, a, block - skip, shape.heads, d)
+        q = rotate(rms(q, p("self_attn.q_norm"), shape.eps), cos_b[:, :, skip:], sin_b[:, :, skip:])
+        q = q.view(s, a, block - skip, g, r, d).permute(0, 3, 1, 2, 4, 5)
+        mixed = attend(q, k_ctx, v_ctx, k, v, bias_ctx, bias_blk[skip:])
+        mixed = mixed.permute(0, 2, 3, 1, 4, 5).reshape(s, a, block - skip, shape.heads * d)
         x = x + F.linear(mixed, p("self_attn.o_proj"))
         y = rms(x, p("post_attention_layernorm"), shape.eps)
         both = F.linear(y, torch.cat([p("mlp.gate_proj"), p("mlp.up_proj")]))
         x = x + F.linear(fused.Swish.apply(both), p("mlp.down_proj"))
-    return rms(x[:, :, 1:], w["norm.weight"], shape.eps)
+    return rms(x, w["norm.weight"], shape.eps)
 
 
 def tables(shape: Shape, length: int, dtype, device="cpu"):

@@ -53,13 +53,13 @@ class Attend(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k_ctx, v_ctx, k_blk, v_blk, bias_ctx, bias_blk):
         s, g, a, b, r, d = q.shape
-        n = k_ctx.shape[2]
+        n, m = k_ctx.shape[2], k_blk.shape[3]
         q = (q * d**-0.5).contiguous()
-        scores = q.new_empty(s, g, a, b * r, n + b)
+        scores = q.new_empty(s, g, a, b * r, n + m)
         over_ctx = q.view(s, g, a * b * r, d) @ k_ctx.transpose(-1, -2)
         torch.add(over_ctx.view(s, g, a, b * r, n), bias_ctx, out=scores[..., :n])
         over_blk = q.view(s, g, a, b * r, d) @ k_blk.transpose(-1, -2)
-        scores[..., n:] = (over_blk.view(s, g, a, b, r, b) + bias_blk).view(s, g, a, b * r, b)
+        scores[..., n:] = (over_blk.view(s, g, a, b, r, m) + bias_blk).view(s, g, a, b * r, m)
         weights = scores.softmax(-1)
         del scores
         w_ctx, w_blk = weights[..., :n].contiguous(), weights[..., n:].contiguous()

@@ -4,7 +4,7 @@
     python train/train.py --target TARGET.gguf --data DIR... --start DRAFTER --out RUN --minutes 60
 
 Starts from a drafter in the published format, or from the target's own layers (`--fresh`). RUN/state.pt is written every
-few minutes and picked up again; RUN/drafter is the drafter in the published format.
+few minutes, and on an interruption, and picked up again; RUN/drafter is the drafter in the published format.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import math
 import os
 import pathlib
 import random
+import signal
 import time
 
 import torch
@@ -150,7 +151,10 @@ class Run:
         saved = began = time.time()
         before, shown = self.seconds, 0
         recent = []
-        while self.seconds < args.minutes * 60:
+        stop = []
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, lambda *_: stop.append(True))
+        while self.seconds < args.minutes * 60 and not stop:
             files = [f for d in args.data for f in sorted(pathlib.Path(d).glob("part-*.safetensors"))]
             if not files:
                 raise SystemExit("no part files in " + ", ".join(args.data))
@@ -185,7 +189,7 @@ class Run:
                     self.save()
                     if valid:
                         print(self.validate(valid), flush=True)
-                if self.seconds > args.minutes * 60:
+                if self.seconds > args.minutes * 60 or stop:
                     break
             self.uses[str(file)] = self.uses.get(str(file), 0) + 1
         self.save()
