@@ -56,7 +56,7 @@ class Attend(torch.autograd.Function):
         n, m = k_ctx.shape[2], k_blk.shape[3]
         q = (q * d**-0.5).contiguous()
         scores = q.new_empty(s, g, a, b * r, n + m)
-        over_ctx = q.view(s, g, a * b * r, d) @ k_ctx.transpose(-1, -2)
+        over_ctx = q.view(s, g, a * b * r, d) @ k_ctx.transpose(-1, -2).contiguous()
         torch.add(over_ctx.view(s, g, a, b * r, n), bias_ctx, out=scores[..., :n])
         over_blk = q.view(s, g, a, b * r, d) @ k_blk.transpose(-1, -2)
         scores[..., n:] = (over_blk.view(s, g, a, b, r, m) + bias_blk).view(s, g, a, b * r, m)
@@ -76,7 +76,7 @@ class Attend(torch.autograd.Function):
         grad = grad.contiguous()
         # Each row of the softmax gradient is w (dw - sum w dw), and that sum is the output times its gradient.
         shift = (grad.view(in_blocks) * mixed).sum(-1, keepdim=True)
-        d_ctx = (grad.view(rows) @ v_ctx.transpose(-1, -2)).view(w_ctx.shape).sub_(shift).mul_(w_ctx)
+        d_ctx = (grad.view(rows) @ v_ctx.transpose(-1, -2).contiguous()).view(w_ctx.shape).sub_(shift).mul_(w_ctx)
         d_blk = (grad.view(in_blocks) @ v_blk.transpose(-1, -2)).sub_(shift).mul_(w_blk)
         flat = d_ctx.view(s, g, a * b * r, n)
         d_q = (flat @ k_ctx).view(in_blocks) + d_blk @ k_blk

@@ -102,7 +102,7 @@ class Gradients(unittest.TestCase):
         head, teacher = torch.randn(7, 5, dtype=torch.float64), torch.randn(6, 5, dtype=torch.float64)
         row, label = torch.randint(0, 6, (4, 3)), torch.randint(0, 7, (4, 3))
         label[1, 1] = -1
-        loss, _ = HeadLoss.apply(hidden, head, teacher, row, label, 0.3)
+        loss, _ = HeadLoss.apply(hidden, head, head.T.contiguous(), teacher, row, label, 0.3)
         loss.backward()
         logits = hidden.detach().requires_grad_()
         scores = (logits @ head.T).log_softmax(-1)

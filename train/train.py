@@ -71,6 +71,7 @@ class Run:
         head = file.tensor("output.weight") if "output.weight" in file.tensors else self.embedding
         head = head.to(args.device, torch.bfloat16)
         self.head = head if ids is None else head[ids.to(args.device)].contiguous()
+        self.across = self.head.T.contiguous()
         self.index = torch.full((self.shape.vocab,), -1, dtype=torch.long)
         self.index[torch.arange(self.shape.vocab) if ids is None else ids] = torch.arange(len(self.head))
         self.index = torch.cat([self.index, torch.tensor([-1])])
@@ -112,7 +113,9 @@ class Run:
         flat = lambda t: t.reshape(-1, block - 1).to(device)
         used, row = row.unique(return_inverse=True)
         teacher = hidden.view(-1, hidden.shape[-1])[used].to(device)
-        return HeadLoss.apply(out.flatten(0, 1), self.head, teacher, flat(row), flat(label), self.args.hard), flat(label)
+        label = flat(label)
+        pair = HeadLoss.apply(out.flatten(0, 1), self.head, self.across, teacher, flat(row), label, self.args.hard)
+        return pair, label
 
     @torch.no_grad()
     def validate(self, part: Part) -> str:
