@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crossterm::event::{Event as TerminalEvent, EventStream};
+use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -14,12 +14,13 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::run_host::{RunHost, Runs};
+use super::screen_args::Environment;
 use super::{Exit, Failure, ScreenArgs};
+use crate::protocol::event::Level;
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::sensor::Sensors;
 use crate::source::Update;
 use crate::ui::app::{Effect, EffectResult, Look, Model, Msg, Prompt};
-use crate::ui::color::Depth;
 use crate::ui::terminal::{self, Terminal};
 use crate::ui::view;
 
@@ -27,6 +28,10 @@ use crate::ui::view;
 const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two looks at the sensors of this machine.
 const TICKS_PER_LOOK: u32 = 4;
+/// Least time between two frames when a key was pressed: a repeating key must not draw more than eyes can see.
+const ANSWER: Duration = Duration::from_millis(10);
+/// Least time between two frames with reduced motion.
+const STILL: Duration = Duration::from_millis(500);
 /// Updates taken in before keys get their turn again.
 const BURST: usize = 256;
 
@@ -85,8 +90,13 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     let look = look(screen)?;
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
-    let terminal = Terminal::enter().map_err(|e| broken(&e))?;
+    let mouse = screen.mouse.into();
+    let terminal = Terminal::enter(mouse).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
+    (model.keys, model.mouse) = (screen.keys.clone(), mouse);
+    for warning in &screen.warnings {
+        model.data.note(now_ms(), Level::Warn, "config", warning);
+    }
     let (runs, run_messages) = Runs::new(attachment.runs);
     if runs.hosted() {
         model.offer_runs();
@@ -103,6 +113,8 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         frame: Duration::from_secs(1) / u32::from(screen.fps.max(1)),
         drawn: None,
         dirty: true,
+        urgent: false,
+        panic_on: screen.panic_on,
     };
     let result = session.run(attachment.updates, run_messages, signals).await;
     session.cancel.cancel();
@@ -114,19 +126,10 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     result
 }
 
-/// The look that the command line and the environment ask for.
+/// The look that the options and the environment ask for.
 fn look(screen: &ScreenArgs) -> Result<Look, Failure> {
-    let var = |name| std::env::var(name).ok();
-    let depth = Depth::of(var("NO_COLOR").as_deref(), var("TERM").as_deref(), var("COLORTERM").as_deref());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(var).find(|v| !v.is_empty());
-    let ascii = screen.ascii || locale.is_some_and(|l| !speaks_utf8(&l));
-    Look::new(screen.theme.as_deref(), depth, ascii).map_err(|e| Failure::new(Exit::Usage, e))
-}
-
-/// Whether a locale's characters are UTF-8.
-fn speaks_utf8(locale: &str) -> bool {
-    let locale = locale.to_ascii_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
+    let var = |name: &str| std::env::var(name).ok();
+    screen.look(&Environment { var: &var }).map_err(|e| Failure::new(Exit::Usage, e))
 }
 
 fn broken(error: &io::Error) -> Failure {
@@ -158,6 +161,10 @@ struct Session {
     /// When the last frame was drawn.
     drawn: Option<Instant>,
     dirty: bool,
+    /// A key was pressed since then: its frame need not wait for its turn.
+    urgent: bool,
+    /// See [`ScreenArgs::panic_on`].
+    panic_on: Option<char>,
 }
 
 impl Session {
@@ -176,7 +183,7 @@ impl Session {
         self.model.update(Msg::Resize(columns, rows));
         loop {
             self.dirty |= self.model.take_dirty();
-            let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.frame);
+            let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.pause());
             if self.dirty && next_frame <= Instant::now() {
                 self.draw()?;
                 continue;
@@ -223,6 +230,15 @@ impl Session {
         }
     }
 
+    /// Least time between two frames, as things are.
+    fn pause(&self) -> Duration {
+        match (self.urgent, self.model.look.still) {
+            (true, _) => self.frame.min(ANSWER),
+            (false, true) => self.frame.max(STILL),
+            (false, false) => self.frame,
+        }
+    }
+
     /// Takes in an update and whatever came with it: one frame shows them all.
     fn burst(&mut self, first: Update, more: &mut mpsc::Receiver<Update>) -> Result<Flow, Failure> {
         let mut next = Some(first);
@@ -240,8 +256,16 @@ impl Session {
     }
 
     fn terminal_event(&mut self, event: TerminalEvent) -> Result<Flow, Failure> {
+        self.urgent = true;
         match event {
-            TerminalEvent::Key(key) => self.take(Msg::Key(key)),
+            TerminalEvent::Key(key) => {
+                assert!(
+                    self.panic_on.is_none_or(|c| key.code != KeyCode::Char(c)),
+                    "the panic that --panic-on asked for"
+                );
+                self.take(Msg::Key(key))
+            }
+            TerminalEvent::Mouse(event) => self.take(Msg::Mouse(event)),
             TerminalEvent::Paste(text) => self.take(Msg::Paste(text)),
             TerminalEvent::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
             _ => Ok(Flow::On),
@@ -273,6 +297,8 @@ impl Session {
                     terminal::stop_process();
                     self.come_back()?;
                 }
+                Effect::Copy(text) => self.terminal.copy(&text).map_err(|e| broken(&e))?,
+                Effect::Mouse(mouse) => self.terminal.report_mouse(mouse).map_err(|e| broken(&e))?,
                 Effect::Redraw => {
                     self.terminal.clear().map_err(|e| broken(&e))?;
                     self.dirty = true;
@@ -307,7 +333,7 @@ impl Session {
         let model = &self.model;
         self.terminal.draw(|area, buf| view::draw(model, area, buf)).map_err(|e| broken(&e))?;
         self.drawn = Some(Instant::now());
-        self.dirty = false;
+        (self.dirty, self.urgent) = (false, false);
         Ok(())
     }
 }
@@ -376,11 +402,5 @@ mod tests {
         assert!(obstacle(true, Some("dumb")).is_some_and(|m| m.contains("xterm-256color")));
         assert_eq!(obstacle(true, Some("screen")), None);
         assert_eq!(obstacle(true, None), None);
-    }
-
-    #[test]
-    fn locales() {
-        assert!(speaks_utf8("en_GB.UTF-8") && speaks_utf8("C.utf8"));
-        assert!(!speaks_utf8("C") && !speaks_utf8("de_DE.ISO-8859-1"));
     }
 }

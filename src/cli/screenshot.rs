@@ -21,8 +21,6 @@ use crate::ui::{svg, view};
 
 /// A benchmark run, relative to the repository's root.
 const RUN: &str = "tests/fixtures/run.json";
-/// Title of a run that was made up for the drawing tests: no pictures of it are kept.
-const SAMPLE: &str = "sample for drawing tests";
 /// The recording, relative to the repository's root.
 const RECORDING: &str = "tests/fixtures/session.jsonl";
 /// Time between the ticks that are replayed with it.
@@ -173,15 +171,12 @@ fn run_shots(dir: &Path) -> Result<(), Failure> {
         Err(e) => return Err(wrong(&e)),
     };
     let run: Run = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
-    if run.meta.title == SAMPLE {
-        return Ok(());
-    }
     for (name, screen) in [("bench", Screen::Bench), ("compare", Screen::Compare)] {
         let model = of_run(&run, screen, (120, 36)).map_err(|e| wrong(&e))?;
         let file = dir.join(format!("{name}.svg"));
         fs::write(&file, render(&model, &format!("spectop: {name}"))).map_err(|e| wrong(&e))?;
     }
-    Ok(())
+    super::bench::plots(&run, &dir.join("plots"))
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ const EXACT_MS: f64 = 1.0;
 /// Tries: another program's burst must not fail the test, an error of ours fails every one.
 const TRIES: usize = 8;
 
-/// A machine on which 99 of 100 bytes come over a bare socket within this is fit to judge.
-const FIT_MS: f64 = 0.4;
+/// How many times the delay of a byte over a bare socket may be added to that. A chunk is woken for twice, by the
+/// kernel and by the runtime, and the test's server and its client each do so.
+const WAKES: f64 = 4.0;
 
 /// Delays of single bytes over a bare loopback socket, between two plain threads: what this machine can do just now.
 struct Control {
@@ -128,16 +129,12 @@ async fn every_time_is_right_to_a_millisecond() {
         }
         let (p50, p99) = (percentile(&mut errors, 50), percentile(&mut errors, 99));
         let bare = control.p99();
-        if p99 <= EXACT_MS {
+        if p99 <= EXACT_MS + WAKES * bare {
             return;
         }
         tries.push((p50, p99, bare));
     }
-    let fit = tries.iter().any(|(.., bare)| *bare <= FIT_MS);
-    let best = tries.iter().map(|(p50, ..)| *p50).fold(f64::INFINITY, f64::min);
-    // Where even a bare byte is late, only the median can be held to anything: an error of ours would be in it.
-    assert!(!fit && best <= EXACT_MS / 2.0, "median, 99th percentile, bare socket's 99th percentile, ms: {tries:?}");
-    eprintln!("this machine is too busy to judge the 99th percentile: {tries:?}");
+    panic!("median, 99th percentile, bare socket's 99th percentile, ms: {tries:?}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The dashboard as a whole: typed events in, cells out.
 
+mod bless;
 mod dashboard;
 mod keys;
 mod runs;

@@ -6,6 +6,8 @@ pub mod compare;
 pub mod dashboard;
 pub mod log;
 
+use super::action::Action;
+
 /// The screens there are. Their digits leave room for those that are planned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Screen {
@@ -24,13 +26,28 @@ impl Screen {
     /// Every screen, in the order of the tabs.
     pub const ALL: [Screen; 4] = [Screen::Dashboard, Screen::Bench, Screen::Compare, Screen::Log];
 
-    /// The key and the name on its tab.
-    pub fn tab(self) -> (char, &'static str) {
+    /// The name on its tab.
+    pub fn name(self) -> &'static str {
         match self {
-            Screen::Dashboard => ('1', "dashboard"),
-            Screen::Bench => ('4', "bench"),
-            Screen::Compare => ('5', "compare"),
-            Screen::Log => ('7', "log"),
+            Screen::Dashboard => "dashboard",
+            Screen::Bench => "bench",
+            Screen::Compare => "compare",
+            Screen::Log => "log",
         }
+    }
+
+    /// What goes there.
+    pub fn action(self) -> Action {
+        match self {
+            Screen::Dashboard => Action::ShowDashboard,
+            Screen::Bench => Action::ShowBench,
+            Screen::Compare => Action::ShowCompare,
+            Screen::Log => Action::ShowLog,
+        }
+    }
+
+    /// The screen that an action goes to.
+    pub fn of(action: Action) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.action() == action)
     }
 }
