@@ -44,7 +44,7 @@ class Shape:
             c["hidden_size"], c["intermediate_size"], c["num_hidden_layers"], c["num_attention_heads"],
             c["num_key_value_heads"], c["head_dim"], c["vocab_size"], d["target_layer_ids"], c["num_target_layers"],
             d["mask_token_id"], c.get("block_size", d.get("block_size", 16)), c.get("is_causal", False),
-            c["rope_theta"], c["rms_norm_eps"],
+            c.get("rope_theta") or c["rope_parameters"]["rope_theta"], c["rms_norm_eps"],
         )  # fmt: skip
 
     def config(self, draft_vocab: int) -> dict:

@@ -16,7 +16,7 @@ import torch
 import drafter as D
 from corpus import Part
 from replay import accepted_chain, accepted_tree, candidates, rounds
-from target import Gguf
+from target import head_of, open_target
 
 
 def measure(args, folder: str, suites: dict[str, Part]) -> dict:
@@ -24,9 +24,8 @@ def measure(args, folder: str, suites: dict[str, Part]) -> dict:
     shape, weights, ids = D.load(folder)
     dtype = torch.bfloat16 if args.bf16 else torch.float32
     weights = {k: v.to(dtype) for k, v in weights.items()}
-    file = Gguf(args.target)
-    embedding = file.tensor("token_embd.weight").to(dtype)
-    head = file.tensor("output.weight") if "output.weight" in file.tensors else file.tensor("token_embd.weight")
+    target = open_target(args.target)
+    embedding, head = target.tensor("model.embed_tokens.weight").to(dtype), head_of(target)
     head = head if ids is None else head[ids].contiguous()
     block = args.block or shape.block
     modes = {"chain": accepted_chain} | {f"tree {b}": accepted_tree(b) for b in args.budgets}

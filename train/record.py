@@ -13,9 +13,9 @@ import pathlib
 import torch
 
 import drafter as D
-from regenerate import SPECIAL_STOP, answer
+from regenerate import answer
 from replay import accepted_chain, accepted_tree, candidates
-from target import Target, chat_prompt, load_tokenizer
+from target import Target, load_tokenizer
 
 
 def uncut_rounds(tokens: list[int], prompt: int, limit: int, stops: set[int], ids, scores, accepted) -> list[int]:
@@ -42,11 +42,11 @@ def main() -> None:
     shape, weights, ids = D.load(args.drafter)
     target = Target(args.target, shape.taps, torch.float32)
     tokenizer = load_tokenizer(args.target)
-    stops = {tokenizer.token_to_id(t) for t in SPECIAL_STOP}
+    stops = tokenizer.stops
     head = target.head if ids is None else target.head[ids].contiguous()
     cases = []
     for case in like["cases"]:
-        prompt = tokenizer.encode(chat_prompt([{"role": "user", "content": case["prompt"]}])).ids
+        prompt = tokenizer.ids([{"role": "user", "content": case["prompt"]}])
         budgets = [int(b) for b in case["ddtree"]]
         # Rounds may reach beyond the limit or a stop token, so the target goes on for a block.
         ((tokens, _, features, _),) = answer(target, [prompt], args.limit + 2 * shape.block, set(), 0)

@@ -17,9 +17,7 @@ import time
 import torch
 from safetensors.torch import save_file
 
-from target import Target, chat_prompt, load_tokenizer, read_prompts
-
-SPECIAL_STOP = ("<|im_end|>", "<|endoftext|>")
+from target import Target, load_tokenizer, read_prompts
 
 
 def loops(tokens: list[int], span: int) -> bool:
@@ -130,7 +128,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     tokenizer = load_tokenizer(args.target)
-    stops = {tokenizer.token_to_id(t) for t in SPECIAL_STOP}
+    stops = tokenizer.stops
     target = Target(args.target, args.taps, torch.float32 if args.f32 else torch.bfloat16).to_device(args.device)
     prompts = [p for path in args.prompts for p in read_prompts(path)]
     if args.only:
@@ -139,7 +137,7 @@ def main() -> None:
     if not args.in_order:
         random.Random(args.seed).shuffle(prompts)
     for p in prompts:
-        p["ids"] = tokenizer.encode(chat_prompt(p["messages"])).ids
+        p["ids"] = tokenizer.ids(p["messages"])
     prompts = [p for p in prompts if len(p["ids"]) <= args.longest]
     # Batches of similar prompts waste little padding; their order is random again, so that any prefix is a fair sample.
     group = 16 * args.batch
@@ -175,9 +173,9 @@ def main() -> None:
         done = store(name, batches[number])
         for p, (tokens, prompt, *_) in zip(batches[number], done):
             if "then" in p and tokens[-1] in stops:
-                said = [{"role": "assistant", "content": tokenizer.decode(tokens[prompt:-1], skip_special_tokens=False)}]
+                said = [{"role": "assistant", "content": tokenizer.decode(tokens[prompt:-1])}]
                 messages = p["messages"] + said + [{"role": "user", "content": p["then"]}]
-                ids = tokenizer.encode(chat_prompt(messages)).ids
+                ids = tokenizer.ids(messages)
                 if len(ids) <= args.longest:
                     second.append({"ids": ids, "messages": messages})
         made += 1

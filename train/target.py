@@ -1,14 +1,17 @@
-"""The target: a Llama-style GGUF file as a PyTorch model, its tokenizer, and its chat template.
+"""The target as a PyTorch model, its tokenizer and its chat template: a Llama GGUF file, or a folder with a byte-level
+Llama or Qwen3 model.
 
 Weights are dequantised to exactly the numbers that the file stands for and kept in BF16 (FP32 with `--f32`).
 """
 
 import json
+import pathlib
 
 import gguf
 import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 DEFAULT_SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
@@ -34,19 +37,82 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 
 
 class Gguf:
-    """Tensors and settings of a GGUF file."""
+    """Settings and tensors of a GGUF file of the Llama architecture, under their published names."""
 
     def __init__(self, path: str):
         self.reader = gguf.GGUFReader(path)
         self.tensors = {t.name: t for t in self.reader.tensors}
+        arch = self.get("general.architecture")
+        if arch != "llama":
+            raise SystemExit(f"{path}: architecture {arch}; GGUF files of llama (SmolLM2) are known")
+        get = lambda key: self.get(f"{arch}.{key}")
+        heads = get("attention.head_count")
+        self.config = {
+            "num_hidden_layers": get("block_count"),
+            "hidden_size": get("embedding_length"),
+            "intermediate_size": get("feed_forward_length"),
+            "num_attention_heads": heads,
+            "num_key_value_heads": get("attention.head_count_kv"),
+            "head_dim": get("embedding_length") // heads,
+            "vocab_size": len(self.get("tokenizer.ggml.tokens")),
+            "rope_theta": float(get("rope.freq_base")),
+            "rms_norm_eps": float(get("attention.layer_norm_rms_epsilon")),
+        }
 
     def get(self, key: str, default=None):
         field = self.reader.fields.get(key)
         return default if field is None else field.contents()
 
-    def tensor(self, name: str) -> torch.Tensor:
-        t = self.tensors[name]
-        return torch.from_numpy(gguf.dequantize(t.data, t.tensor_type).astype(np.float32))
+    def tensor(self, name: str) -> torch.Tensor | None:
+        """FP32 weights, or `None` where the file has no such tensor."""
+        t = self.tensors.get(gguf_name(name))
+        if t is None:
+            return None
+        weight = torch.from_numpy(gguf.dequantize(t.data, t.tensor_type).astype(np.float32))
+        if name.endswith("q_proj.weight"):
+            return unpermute(weight, self.config["num_attention_heads"])
+        return unpermute(weight, self.config["num_key_value_heads"]) if name.endswith("k_proj.weight") else weight
+
+
+class Folder:
+    """Settings and tensors of a folder with `config.json` and `model.safetensors`, Llama or Qwen3."""
+
+    def __init__(self, path: str):
+        folder = pathlib.Path(path)
+        self.config = json.loads((folder / "config.json").read_text())
+        if (kind := self.config["model_type"]) not in ("llama", "qwen3"):
+            raise SystemExit(f"{path}: model type {kind}; llama and qwen3 are known")
+        self.config.setdefault("rope_theta", self.config.get("rope_parameters", {}).get("rope_theta"))
+        self.tensors = load_file(folder / "model.safetensors")
+
+    def tensor(self, name: str) -> torch.Tensor | None:
+        t = self.tensors.get(name)
+        return None if t is None else t.float()
+
+
+def open_target(path: str) -> Gguf | Folder:
+    return Folder(path) if pathlib.Path(path).is_dir() else Gguf(path)
+
+
+def head_of(source: Gguf | Folder) -> torch.Tensor:
+    """The LM head, FP32; the embedding where they are tied."""
+    head = source.tensor("lm_head.weight")
+    return source.tensor("model.embed_tokens.weight") if head is None else head
+
+
+def gguf_name(name: str) -> str:
+    """A tensor's name in GGUF files."""
+    fixed = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    parts = {
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    }  # fmt: skip
+    stem = name.removesuffix(".weight")
+    if stem in fixed:
+        return f"{fixed[stem]}.weight"
+    _, _, layer, part = stem.split(".", 3)
+    return f"blk.{layer}.{parts[part]}.weight"
 
 
 class Target(torch.nn.Module):
@@ -54,36 +120,29 @@ class Target(torch.nn.Module):
 
     def __init__(self, path: str, taps: list[int], dtype=torch.bfloat16, max_len: int = 4096):
         super().__init__()
-        file = Gguf(path)
-        arch = file.get("general.architecture")
-        if arch != "llama":
-            raise SystemExit(f"{path}: architecture {arch}; this recipe knows llama (SmolLM2)")
-        get = lambda key: file.get(f"{arch}.{key}")
-        self.layers_n = get("block_count")
-        self.hidden = get("embedding_length")
-        self.ffn = get("feed_forward_length")
-        self.heads, self.kv_heads = get("attention.head_count"), get("attention.head_count_kv")
-        self.head_dim = self.hidden // self.heads
-        self.theta, self.eps = float(get("rope.freq_base")), float(get("attention.layer_norm_rms_epsilon"))
+        source = open_target(path)
+        c = source.config
+        self.layers_n, self.hidden = c["num_hidden_layers"], c["hidden_size"]
+        self.heads, self.kv_heads, self.head_dim = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
+        self.theta, self.eps = c["rope_theta"], c["rms_norm_eps"]
         self.taps, self.dtype = taps, dtype
-        self.embedding = file.tensor("token_embd.weight").to(dtype)
-        self.head = file.tensor("output.weight").to(dtype) if "output.weight" in file.tensors else self.embedding
-        self.norm = file.tensor("output_norm.weight").to(dtype)
+        self.embedding = source.tensor("model.embed_tokens.weight").to(dtype)
+        self.head = head_of(source).to(dtype)
+        self.norm = source.tensor("model.norm.weight").to(dtype)
         self.blocks = []
         for i in range(self.layers_n):
-            part = lambda name: file.tensor(f"blk.{i}.{name}.weight")
-            q = unpermute(part("attn_q"), self.heads)
-            k = unpermute(part("attn_k"), self.kv_heads)
-            self.blocks.append(
-                {
-                    "attn_norm": part("attn_norm").to(dtype),
-                    "qkv": torch.cat([q, k, part("attn_v")]).to(dtype),
-                    "o": part("attn_output").to(dtype),
-                    "ffn_norm": part("ffn_norm").to(dtype),
-                    "gate_up": torch.cat([part("ffn_gate"), part("ffn_up")]).to(dtype),
-                    "down": part("ffn_down").to(dtype),
-                }
-            )
+            part = lambda name: source.tensor(f"model.layers.{i}.{name}.weight")
+            block = {
+                "attn_norm": part("input_layernorm"),
+                "qkv": torch.cat([part("self_attn.q_proj"), part("self_attn.k_proj"), part("self_attn.v_proj")]),
+                "o": part("self_attn.o_proj"),
+                "ffn_norm": part("post_attention_layernorm"),
+                "gate_up": torch.cat([part("mlp.gate_proj"), part("mlp.up_proj")]),
+                "down": part("mlp.down_proj"),
+            }
+            # Qwen3 norms queries and keys head by head, Llama does not.
+            block |= {k: w for k, n in (("q_norm", "self_attn.q_norm"), ("k_norm", "self_attn.k_norm")) if (w := part(n)) is not None}
+            self.blocks.append({k: w.to(dtype) for k, w in block.items()})
         cos, sin = rope_table(max_len, self.head_dim, self.theta)
         self.cos, self.sin = cos.to(dtype), sin.to(dtype)
 
@@ -123,6 +182,8 @@ class Target(torch.nn.Module):
             q, k, v = qkv.view(b, n, -1, self.head_dim).transpose(1, 2).split(
                 [self.heads, self.kv_heads, self.kv_heads], 1
             )
+            if "q_norm" in w:
+                q, k = rms_norm(q, w["q_norm"], self.eps), rms_norm(k, w["k_norm"], self.eps)
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)
             if mask is None:
                 cache[i][:, 0, :, :n], cache[i][:, 1, :, :n] = k, v
@@ -147,21 +208,47 @@ def unpermute(weight: torch.Tensor, heads: int) -> torch.Tensor:
     return weight.view(heads, rows // heads // 2, 2, width).transpose(1, 2).reshape(rows, width)
 
 
-def load_tokenizer(path: str) -> Tokenizer:
-    """The tokenizer of a GGUF file: byte-level BPE, digits one by one."""
-    file = Gguf(path)
-    if (kind := file.get("tokenizer.ggml.pre")) != "smollm":
-        raise SystemExit(f"{path}: pre-tokenizer {kind}; this recipe knows smollm")
-    tokens = file.get("tokenizer.ggml.tokens")
-    merges = [tuple(m.split(" ", 1)) for m in file.get("tokenizer.ggml.merges")]
-    tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    kinds = file.get("tokenizer.ggml.token_type")
-    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t, k in zip(tokens, kinds) if k == 3])
-    return tokenizer
+class Bytes:
+    """Token ids are bytes; prompts are taken as they are."""
+
+    def __init__(self, config: dict):
+        self.stops = {config["eos_token_id"]}
+
+    def ids(self, messages: list[dict]) -> list[int]:
+        return list(messages[-1]["content"].encode())
+
+    def decode(self, ids: list[int]) -> str:
+        return bytes(i for i in ids if i < 256).decode(errors="replace")
+
+
+class Pieces:
+    """Byte-level BPE of SmolLM2, digits one by one, with its chat template."""
+
+    def __init__(self, file: Gguf):
+        if (kind := file.get("tokenizer.ggml.pre")) != "smollm":
+            raise SystemExit(f"pre-tokenizer {kind}; this recipe knows smollm")
+        tokens = file.get("tokenizer.ggml.tokens")
+        merges = [tuple(m.split(" ", 1)) for m in file.get("tokenizer.ggml.merges")]
+        self.tokenizer = Tokenizer(models.BPE({t: i for i, t in enumerate(tokens)}, merges))
+        self.tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        )
+        self.tokenizer.decoder = decoders.ByteLevel()
+        control = [t for t, k in zip(tokens, file.get("tokenizer.ggml.token_type")) if k == 3]
+        self.tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in control])
+        self.stops = {self.tokenizer.token_to_id(t) for t in ("<|im_end|>", "<|endoftext|>")}
+
+    def ids(self, messages: list[dict]) -> list[int]:
+        return self.tokenizer.encode(chat_prompt(messages)).ids
+
+    def decode(self, ids: list[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=False)
+
+
+def load_tokenizer(path: str) -> Bytes | Pieces:
+    """The tokenizer of a target: `ids` of a conversation, `decode`, and the `stops` that end an answer."""
+    source = open_target(path)
+    return Bytes(source.config) if isinstance(source, Folder) else Pieces(source)
 
 
 def chat_prompt(turns: list[dict]) -> str:

@@ -13,7 +13,7 @@ from corpus import draw_anchors, labels_of
 from loss import HeadLoss, pace_weights
 from regenerate import loops
 from replay import accepted_chain, accepted_tree, best_first, candidates, rounds
-from target import Target, chat_prompt, load_tokenizer
+from target import Target, load_tokenizer
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -170,7 +170,7 @@ class Recorded(unittest.TestCase):
         tokenizer = load_tokenizer(path)
         head = target.head if ids is None else target.head[ids]
         for case in expected["cases"]:
-            prompt = tokenizer.encode(chat_prompt([{"role": "user", "content": case["prompt"]}])).ids
+            prompt = tokenizer.ids([{"role": "user", "content": case["prompt"]}])
             self.assertEqual(prompt, case["prompt_ids"])
             tokens = torch.tensor(prompt + case["greedy_ids"])
             at = torch.arange(len(tokens))[None]

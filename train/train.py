@@ -3,7 +3,7 @@
 
     python train/train.py --target TARGET.gguf --data DIR... --start DRAFTER --out RUN --minutes 60
 
-Starts from a drafter in the published format, or from the target's own layers (`--fresh`). RUN/state.pt is written every
+Starts from a drafter in the published format, or without one from the target's own layers. RUN/state.pt is written every
 few minutes, and on an interruption, and picked up again; RUN/drafter is the drafter in the published format.
 """
 
@@ -17,12 +17,13 @@ import signal
 import time
 
 import torch
+from safetensors.torch import load_file
 
 import drafter as D
 from corpus import Part, draw_anchors, labels_of, order_parts
 from loss import HeadLoss
 from optimiser import make_optimiser
-from target import Gguf
+from target import head_of, open_target
 
 
 def arguments() -> argparse.Namespace:
@@ -30,7 +31,10 @@ def arguments() -> argparse.Namespace:
     p.add_argument("--target", required=True)
     p.add_argument("--data", nargs="+", required=True, help="folders with part-*.safetensors")
     p.add_argument("--valid", help="a part file that is only measured on")
-    p.add_argument("--start", required=True, help="drafter to start from")
+    p.add_argument("--start", help="drafter to start from; without one a new drafter is made from the target's last layers")
+    p.add_argument("--layers", type=int, default=3, help="of a new drafter")
+    p.add_argument("--taps", type=int, nargs="+", default=[1, 8, 14, 20, 27], help="of a new drafter; as in the answers")
+    p.add_argument("--mask-token", type=int, default=4, help="of a new drafter: a token that never occurs in text")
     p.add_argument("--out", required=True)
     p.add_argument("--draft-ids", help="safetensors file with draft_token_ids to use instead of the drafter's own")
     p.add_argument("--minutes", type=float, default=60, help="training time; the learning rate falls to 0 over it")
@@ -54,22 +58,45 @@ def arguments() -> argparse.Namespace:
     return p.parse_args()
 
 
+def fresh(args) -> tuple[D.Shape, dict[str, torch.Tensor]]:
+    """A new drafter: the target's last layers, and the last tap passed on as it is."""
+    target = open_target(args.target)
+    c = target.config
+    shape = D.Shape(
+        c["hidden_size"], c["intermediate_size"], args.layers, c["num_attention_heads"], c["num_key_value_heads"],
+        c["head_dim"], c["vocab_size"], args.taps, c["num_hidden_layers"], args.mask_token, theta=c["rope_theta"],
+        eps=c["rms_norm_eps"],
+    )  # fmt: skip
+    weights = {}
+    for name, size in D.parameters_of(shape).items():
+        found = None
+        if name.startswith("layers."):
+            _, layer, part = name.split(".", 2)
+            found = target.tensor(f"model.layers.{shape.target_layers - shape.layers + int(layer)}.{part}")
+        elif name == "norm.weight":
+            found = target.tensor("model.norm.weight")
+        weights[name] = torch.ones(size) if found is None else found
+    eye = torch.eye(shape.hidden)
+    weights["fc.weight"] = torch.cat([eye * (tap == args.taps[-1]) for tap in args.taps], 1)
+    return shape, weights
+
+
 class Run:
     def __init__(self, args):
         self.args = args
-        self.shape, weights, ids = D.load(args.start)
+        if args.start:
+            self.shape, weights, ids = D.load(args.start)
+        else:
+            self.shape, weights, ids = *fresh(args), None
         self.shape.causal, self.shape.block = not args.bidirectional, args.block
         if args.draft_ids:
-            from safetensors.torch import load_file
-
             ids = load_file(args.draft_ids)["draft_token_ids"].long()
         self.ids = ids
         self.weights = {k: v.to(args.device).requires_grad_() for k, v in weights.items()}
         self.optimiser = make_optimiser(self.weights, args.optimiser, args.lr, args.muon_lr)
-        file = Gguf(args.target)
-        self.embedding = file.tensor("token_embd.weight").to(args.device, torch.bfloat16)
-        head = file.tensor("output.weight") if "output.weight" in file.tensors else self.embedding
-        head = head.to(args.device, torch.bfloat16)
+        target = open_target(args.target)
+        self.embedding = target.tensor("model.embed_tokens.weight").to(args.device, torch.bfloat16)
+        head = head_of(target).to(args.device, torch.bfloat16)
         self.head = head if ids is None else head[ids.to(args.device)].contiguous()
         self.across = self.head.T.contiguous()
         self.index = torch.full((self.shape.vocab,), -1, dtype=torch.long)
