@@ -8,6 +8,8 @@ pub mod dashboard;
 pub mod generate;
 pub mod loading;
 pub mod out;
+pub mod recorder;
+pub mod replay;
 pub mod run_host;
 pub mod screen_loop;
 pub mod screenshot;
@@ -171,6 +173,9 @@ pub struct ScreenArgs {
     /// Frames a second at most.
     #[arg(long, global = true, default_value_t = 15, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=60))]
     pub fps: u16,
+    /// Write everything that is shown to FILE (.jsonl.zst); `spectop replay FILE` plays it.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub record: Option<PathBuf>,
 }
 
 /// Options of a listening server.
@@ -205,6 +210,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Open the dashboard on a running server.
     Attach(ClientArgs),
+    /// Race decoding modes against each other, one prompt after another, until stopped.
+    Demo,
+    /// Play a recording made with --record.
+    Replay(replay::ReplayArgs),
     /// Generate once, without a server.
     Generate(GenerateArgs),
     /// Benchmark decoding modes.
@@ -318,7 +327,9 @@ pub fn main() -> Exit {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     let engine = &cli.engine;
     match cli.command {
-        None => dashboard::run(engine, &cli.screen, engine.resolve()),
+        None => dashboard::run(engine, &cli.screen, engine.resolve(), false),
+        Some(Command::Demo) => dashboard::run(engine, &cli.screen, engine.resolve(), true),
+        Some(Command::Replay(args)) => replay::run(&args, &cli.screen),
         Some(Command::Serve(args)) => {
             let sampler = Sampler::spawn(DEFAULT_INTERVAL)
                 .map_err(|e| Failure::new(Exit::Failed, format!("cannot start the sensor thread: {e}")))?;

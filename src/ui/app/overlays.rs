@@ -21,7 +21,7 @@ impl Model {
     pub(super) fn paste(&mut self, text: &str) {
         let line = text.lines().next().unwrap_or_default();
         match self.context() {
-            Context::Prompt => self.editor.insert(text),
+            Context::Prompt | Context::PlaygroundEdit => self.editor.insert(text),
             Context::Palette => self.palette.insert(line),
             Context::Field => {
                 if let Some(field) = self.open_field() {
@@ -36,7 +36,7 @@ impl Model {
     /// A key without a binding in a text field.
     pub(super) fn type_key(&mut self, event: &KeyEvent) -> bool {
         match self.context() {
-            Context::Prompt => self.editor.key(event),
+            Context::Prompt | Context::PlaygroundEdit => self.editor.key(event),
             Context::Palette => {
                 if let Some(Overlay::Palette(at)) = &mut self.overlay {
                     *at = 0;
@@ -58,6 +58,12 @@ impl Model {
     pub(super) fn every_screen(&mut self, action: Action) -> Option<Vec<Effect>> {
         let screen = match action {
             Action::ShowDashboard => Screen::Dashboard,
+            Action::ShowPlayground => Screen::Playground,
+            Action::ShowTree => Screen::Tree,
+            Action::ShowGpu => Screen::Gpu,
+            Action::ShowRace => Screen::Race,
+            Action::NextScreen => self.screen.beside(true),
+            Action::PreviousScreen => self.screen.beside(false),
             Action::ShowBench => Screen::Bench,
             Action::ShowCompare => Screen::Compare,
             Action::ShowLog => Screen::Log,
@@ -78,7 +84,7 @@ impl Model {
     }
 
     /// Goes to a screen.
-    fn show(&mut self, screen: Screen) -> Vec<Effect> {
+    pub(super) fn show(&mut self, screen: Screen) -> Vec<Effect> {
         if self.screen != screen {
             self.log_scroll = 0;
         }
