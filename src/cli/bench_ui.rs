@@ -271,10 +271,10 @@ fn as_table(args: &BenchUiArgs, f: &Figures, limits: &[Limit]) -> String {
         let mark = if limit.met() { "ok  " } else { "OVER" };
         if limit.key == "lagged_shown" {
             let shown = if f.lagged_shown { "yes" } else { "no" };
-            let _ = write!(text, "{mark} {:<34} {shown:>10}\n", "a count of lost events is shown");
+            let _ = writeln!(text, "{mark} {:<34} {shown:>10}", "a count of lost events is shown");
         } else {
             let most = format!("(at most {} {})", limit.most, limit.unit);
-            let _ = write!(text, "{mark} {:<34} {:>10.2} {:<12} {most}\n", limit.what, limit.value, limit.unit);
+            let _ = writeln!(text, "{mark} {:<34} {:>10.2} {:<12} {most}", limit.what, limit.value, limit.unit);
         }
     }
     let _ = write!(
