@@ -13,6 +13,8 @@ pub mod loading;
 pub mod out;
 #[cfg(unix)]
 pub mod pty;
+pub mod recorder;
+pub mod replay;
 pub mod run_host;
 pub mod screen_args;
 pub mod screen_loop;
@@ -214,6 +216,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Open the dashboard on a running server.
     Attach(ClientArgs),
+    /// Race decoding modes against each other, one prompt after another, until stopped.
+    Demo,
+    /// Play a recording made with --record.
+    Replay(replay::ReplayArgs),
     /// Generate once, without a server.
     Generate(GenerateArgs),
     /// Benchmark decoding modes.
@@ -375,7 +381,9 @@ fn parse_and_dispatch() -> Result<(), Failure> {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     let engine = &cli.engine;
     match cli.command {
-        None => dashboard::run(engine, &cli.screen, engine.resolve()),
+        None => dashboard::run(engine, &cli.screen, engine.resolve(), false),
+        Some(Command::Demo) => dashboard::run(engine, &cli.screen, engine.resolve(), true),
+        Some(Command::Replay(args)) => replay::run(&args, &cli.screen),
         Some(Command::Serve(args)) => {
             let sampler = Sampler::spawn(DEFAULT_INTERVAL)
                 .map_err(|e| Failure::new(Exit::Failed, format!("cannot start the sensor thread: {e}")))?;

@@ -1,5 +1,7 @@
 //! Options of the screen.
 
+use std::path::PathBuf;
+
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
@@ -35,6 +37,9 @@ pub struct ScreenArgs {
     #[arg(long, global = true, default_value_t = 15, value_name = "N", env = "SPECTOP_FPS",
         value_parser = clap::value_parser!(u16).range(1..=60), help_heading = "Screen")]
     pub fps: u16,
+    /// Write everything that is shown to FILE (.jsonl.zst); `spectop replay FILE` plays it.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Screen")]
+    pub record: Option<PathBuf>,
     /// Panic when this key is pressed: shows that a panic gives the terminal back.
     #[arg(long, global = true, hide = true, value_name = "CHAR")]
     pub panic_on: Option<char>,

@@ -140,6 +140,7 @@ fn round(request: String, n: u64, step: u64, tokens: usize) -> Round {
         step,
         mode: if drafts > 0 { Mode::Dflash } else { Mode::Off },
         proposed,
+        left_out: Vec::new(),
         accepted: (0..=drafts).collect(),
         bonus: committed[drafts].clone(),
         committed,
