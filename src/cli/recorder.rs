@@ -90,6 +90,9 @@ impl Recorder {
 
 /// Unpacks a recording as far as it goes: of a file that was cut off, all that is whole.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
+        return Ok(Vec::new());
+    }
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes.to_vec());
     }

@@ -339,7 +339,7 @@ fn borders_stay_straight_beside_wide_characters() {
 fn the_help_lists_every_action() {
     let mut model = session::model("default-dark", 100, 30);
     let mut seen = String::new();
-    for skip in 0..200 {
+    for skip in 0..400 {
         model.overlay = Some(spectop::ui::app::Overlay::Help(skip));
         if skip % 10 == 0 {
             seen.push_str(&text(&draw(&model)));

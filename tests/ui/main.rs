@@ -2,7 +2,9 @@
 
 mod dashboard;
 mod keys;
+mod recording;
 mod runs;
 mod sample;
 mod session;
 mod sizes;
+mod walk;

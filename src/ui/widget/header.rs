@@ -89,15 +89,23 @@ pub fn with_alerts(model: &Model, area: Rect, buf: &mut Buffer) -> Rect {
 }
 
 /// The screens there are: key and name where there is room, else the name of the one that is shown.
-fn tabs(model: &Model, row: &mut Row<'_>, names: bool) {
+fn tabs(model: &Model, row: &mut Row<'_>, area_width: u16) {
+    let names = area_width >= 110;
     let theme = &model.look.theme;
+    if area_width < 100 {
+        // The digits of all others in one word: the model's name needs the room.
+        row.put(format!(" {} {} ", model.screen.tab().0, model.screen.tab().1), theme.selection());
+        let (first, last) = (Screen::ALL[0].tab().0, Screen::ALL[Screen::ALL.len() - 1].tab().0);
+        row.put(format!(" {first}-{last}  "), theme.style(Role::TextDim));
+        return;
+    }
     for screen in Screen::ALL {
         let (key, name) = screen.tab();
         if screen == model.screen {
             row.put(format!(" {key} {name} "), theme.selection());
         } else {
             row.put(format!(" {key}"), theme.style(Role::TextStrong));
-            row.put(if names { format!(" {name} ") } else { " ".into() }, theme.style(Role::TextDim));
+            row.put(if names { format!(" {name}") } else { String::new() }, theme.style(Role::TextDim));
         }
     }
     row.put(" ", theme.style(Role::TextDim));
@@ -111,7 +119,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let (dot, word, role) = word(model);
     // The dot, the mode and the pause come first: whatever the width, they stay.
     row.skip(1).put(dot, theme.style(role)).put(format!(" {word} "), theme.style(role));
-    tabs(model, &mut row, area.width >= 110);
+    tabs(model, &mut row, area.width);
     row.right(" ", dim);
     let (label, mode_role, pending) = badge(model);
     let style = mode_role.map_or(dim, |r| theme.banner(r));
