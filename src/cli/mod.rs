@@ -247,11 +247,7 @@ pub enum Command {
     },
     /// Render the screenshots of the README from the program itself.
     #[command(hide = true)]
-    Screenshot {
-        /// Folder to write to.
-        #[arg(value_name = "DIR", default_value = "screenshots")]
-        dir: PathBuf,
-    },
+    Screenshot(screenshot::ScreenshotArgs),
 }
 
 /// Options of `generate`.
@@ -341,6 +337,6 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),
-        Some(Command::Screenshot { dir }) => screenshot::run(&dir),
+        Some(Command::Screenshot(args)) => screenshot::run(&args, cli.screen.theme.as_deref()),
     }
 }

@@ -268,7 +268,7 @@ fn a_race_runs_both_modes_and_replays_their_times() {
     assert!(model.animated());
     has(&model, &["0.7 s", "2 tok · 1 rounds", "3 tok · 1 rounds"]);
     model.update(Msg::Tick { now_ms: START_MS + 61_000 });
-    has(&model, &["done in 0.8 s", "5 tok · 2 rounds", "⚑ 0.8 s"]);
+    has(&model, &["done in 0.8 s", "5 tok · 2 rounds", "✓ 0.8 s"]);
     model.update(Msg::Tick { now_ms: START_MS + 63_000 });
     has(&model, &["right ×2.00 in tok/s", "= same text", "done in 1.6 s"]);
     assert!(!model.animated(), "nothing moves any more");
