@@ -12,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::screen_loop::{self, Signal, Signals, broken};
 use super::{Exit, Failure, ScreenArgs, recorder};
+use crate::ui::app::MouseMode;
 use crate::ui::format::clock;
 use crate::ui::paint::Row;
 use crate::ui::replay::{Player, Pressed};
@@ -59,7 +60,7 @@ pub fn run(args: &ReplayArgs, screen: &ScreenArgs) -> Result<(), Failure> {
 
 async fn play(player: &mut Player, fps: u16) -> Result<(), Failure> {
     let mut signals = Signals::listen().map_err(|e| broken(&e))?;
-    let mut terminal = Terminal::enter().map_err(|e| broken(&e))?;
+    let mut terminal = Terminal::enter(MouseMode::Off).map_err(|e| broken(&e))?;
     let mut keys = EventStream::new();
     let mut ticks = interval(Duration::from_secs(1) / u32::from(fps));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crossterm::event::{Event as TerminalEvent, EventStream};
+use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -15,12 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::recorder::Recorder;
 use super::run_host::{RunHost, Runs};
+use super::screen_args::Environment;
 use super::{Exit, Failure, ScreenArgs};
+use crate::protocol::event::Level;
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::sensor::Sensors;
 use crate::source::Update;
 use crate::ui::app::{Answer, Effect, EffectResult, Look, Model, Msg, Prompt};
-use crate::ui::color::Depth;
 use crate::ui::terminal::{self, Terminal};
 use crate::ui::view;
 
@@ -28,6 +29,10 @@ use crate::ui::view;
 const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two looks at the sensors of this machine.
 const TICKS_PER_LOOK: u32 = 4;
+/// Least time between two frames when a key was pressed: a repeating key must not draw more than eyes can see.
+const ANSWER: Duration = Duration::from_millis(10);
+/// Least time between two frames with reduced motion.
+const STILL: Duration = Duration::from_millis(500);
 /// Updates taken in before keys get their turn again.
 const BURST: usize = 256;
 
@@ -89,8 +94,12 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
     let mut recorder = screen.record.as_deref().map(Recorder::create).transpose()?;
-    let terminal = Terminal::enter().map_err(|e| broken(&e))?;
+    let mouse = screen.mouse.into();
+    let terminal = Terminal::enter(mouse).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
+    (model.keys, model.mouse) = (screen.keys.clone(), mouse);
+    let warned = |text: &String| Recorder::note(now_ms(), Level::Warn, "config", text);
+    let first = screen.warnings.iter().map(warned).collect();
     let (runs, run_messages) = Runs::new(attachment.runs);
     if runs.hosted() {
         model.offer_runs();
@@ -107,6 +116,7 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         terminal,
         model,
         recorder,
+        first,
         remote: attachment.remote,
         runs,
         sensors: attachment.sensors,
@@ -116,6 +126,8 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         frame: Duration::from_secs(1) / u32::from(screen.fps.max(1)),
         drawn: None,
         dirty: true,
+        urgent: false,
+        panic_on: screen.panic_on,
     };
     let result = session.run(attachment.updates, run_messages, signals).await;
     session.cancel.cancel();
@@ -128,19 +140,10 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     result.and(kept)
 }
 
-/// The look that the command line and the environment ask for.
+/// The look that the options and the environment ask for.
 pub(super) fn look(screen: &ScreenArgs) -> Result<Look, Failure> {
-    let var = |name| std::env::var(name).ok();
-    let depth = Depth::of(var("NO_COLOR").as_deref(), var("TERM").as_deref(), var("COLORTERM").as_deref());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(var).find(|v| !v.is_empty());
-    let ascii = screen.ascii || locale.is_some_and(|l| !speaks_utf8(&l));
-    Look::new(screen.theme.as_deref(), depth, ascii).map_err(|e| Failure::new(Exit::Usage, e))
-}
-
-/// Whether a locale's characters are UTF-8.
-fn speaks_utf8(locale: &str) -> bool {
-    let locale = locale.to_ascii_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
+    let var = |name: &str| std::env::var(name).ok();
+    screen.look(&Environment { var: &var }).map_err(|e| Failure::new(Exit::Usage, e))
 }
 
 pub(super) fn broken(error: &io::Error) -> Failure {
@@ -161,6 +164,8 @@ struct Session {
     terminal: Terminal,
     model: Model,
     recorder: Option<Recorder>,
+    /// What it is told before anything else.
+    first: Vec<Msg>,
     remote: Arc<dyn Remote>,
     runs: Runs,
     sensors: Box<dyn FnMut() -> Sensors + Send>,
@@ -173,6 +178,10 @@ struct Session {
     /// When the last frame was drawn.
     drawn: Option<Instant>,
     dirty: bool,
+    /// A key was pressed since then: its frame need not wait for its turn.
+    urgent: bool,
+    /// See [`ScreenArgs::panic_on`].
+    panic_on: Option<char>,
 }
 
 impl Session {
@@ -192,9 +201,12 @@ impl Session {
         if self.recorder.is_some() {
             self.take(Msg::Recording(true))?;
         }
+        for msg in std::mem::take(&mut self.first) {
+            self.take(msg)?;
+        }
         loop {
             self.dirty |= self.model.take_dirty();
-            let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.frame);
+            let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.pause());
             if self.dirty && next_frame <= Instant::now() {
                 self.draw()?;
                 continue;
@@ -246,6 +258,15 @@ impl Session {
         }
     }
 
+    /// Least time between two frames, as things are.
+    fn pause(&self) -> Duration {
+        match (self.urgent, self.model.look.still) {
+            (true, _) => self.frame.min(ANSWER),
+            (false, true) => self.frame.max(STILL),
+            (false, false) => self.frame,
+        }
+    }
+
     /// Takes in an update and whatever came with it: one frame shows them all.
     fn burst(&mut self, first: Update, more: &mut mpsc::Receiver<Update>) -> Result<Flow, Failure> {
         let mut next = Some(first);
@@ -263,8 +284,16 @@ impl Session {
     }
 
     fn terminal_event(&mut self, event: TerminalEvent) -> Result<Flow, Failure> {
+        self.urgent = true;
         match event {
-            TerminalEvent::Key(key) => self.take(Msg::Key(key)),
+            TerminalEvent::Key(key) => {
+                assert!(
+                    self.panic_on.is_none_or(|c| key.code != KeyCode::Char(c)),
+                    "the panic that --panic-on asked for"
+                );
+                self.take(Msg::Key(key))
+            }
+            TerminalEvent::Mouse(event) => self.take(Msg::Mouse(event)),
             TerminalEvent::Paste(text) => self.take(Msg::Paste(text)),
             TerminalEvent::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
             _ => Ok(Flow::On),
@@ -277,7 +306,7 @@ impl Session {
         {
             self.recorder = None;
             self.model.update(Msg::Recording(false));
-            self.model.update(Recorder::lost(now_ms(), &failure.message));
+            self.model.update(Recorder::note(now_ms(), Level::Error, "record", &failure.message));
         }
         for effect in self.model.update(msg) {
             let Some(effect) = self.runs.take(effect) else { continue };
@@ -304,6 +333,8 @@ impl Session {
                     terminal::stop_process();
                     self.come_back()?;
                 }
+                Effect::Copy(text) => self.terminal.copy(&text).map_err(|e| broken(&e))?,
+                Effect::Mouse(mouse) => self.terminal.report_mouse(mouse).map_err(|e| broken(&e))?,
                 Effect::Redraw => {
                     self.terminal.clear().map_err(|e| broken(&e))?;
                     self.dirty = true;
@@ -338,7 +369,7 @@ impl Session {
         let model = &self.model;
         self.terminal.draw(|area, buf| view::draw(model, area, buf)).map_err(|e| broken(&e))?;
         self.drawn = Some(Instant::now());
-        self.dirty = false;
+        (self.dirty, self.urgent) = (false, false);
         Ok(())
     }
 }
@@ -407,11 +438,5 @@ mod tests {
         assert!(obstacle(true, Some("dumb")).is_some_and(|m| m.contains("xterm-256color")));
         assert_eq!(obstacle(true, Some("screen")), None);
         assert_eq!(obstacle(true, None), None);
-    }
-
-    #[test]
-    fn locales() {
-        assert!(speaks_utf8("en_GB.UTF-8") && speaks_utf8("C.utf8"));
-        assert!(!speaks_utf8("C") && !speaks_utf8("de_DE.ISO-8859-1"));
     }
 }

@@ -21,8 +21,6 @@ use crate::ui::{svg, view};
 
 /// A benchmark run, relative to the repository's root.
 const RUN: &str = "tests/fixtures/run.json";
-/// Title of a run that was made up for the drawing tests: no pictures of it are kept.
-const SAMPLE: &str = "sample for drawing tests";
 /// The recording, relative to the repository's root.
 const RECORDING: &str = "tests/fixtures/session.jsonl.zst";
 
@@ -157,6 +155,9 @@ pub fn run(args: &ScreenshotArgs, theme: Option<&str>) -> Result<(), Failure> {
             fs::write(&path, picture).map_err(|e| wrong(&path, &e))?;
         }
     }
+    if !args.check && let Some(run) = kept_run()? {
+        super::bench::plots(&run, &args.dir.join("plots"))?;
+    }
     if stale.is_empty() {
         return Ok(());
     }
@@ -200,22 +201,22 @@ pub fn of_run(run: &Run, screen: Screen, size: (u16, u16)) -> Result<Model, Stri
     Ok(model)
 }
 
-/// Pictures of the run in this repository, if there is a real one.
-fn of_the_run() -> Result<Vec<(String, String)>, Failure> {
+/// The run in this repository, if there is one.
+fn kept_run() -> Result<Option<Run>, Failure> {
     let path = Path::new(RUN);
-    let wrong = |e: &dyn std::fmt::Display| Failure::new(Exit::Failed, format!("{}: {e}", path.display()));
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(wrong(&e)),
-    };
-    let run: Run = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
-    if run.meta.title == SAMPLE {
-        return Ok(Vec::new());
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|e| wrong(path, &e)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(wrong(path, &e)),
     }
+}
+
+/// Its pictures.
+fn of_the_run() -> Result<Vec<(String, String)>, Failure> {
+    let Some(run) = kept_run()? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for (name, screen) in [("bench", Screen::Bench), ("compare", Screen::Compare)] {
-        let model = of_run(&run, screen, (120, 36)).map_err(|e| wrong(&e))?;
+        let model = of_run(&run, screen, (120, 36)).map_err(|e| Failure::new(Exit::Failed, e))?;
         all.push((name.to_owned(), render(&model, &format!("spectop: {name}"))));
     }
     Ok(all)

@@ -1,15 +1,16 @@
-//! The one table of actions. Key handling, the help overlay, the footer and the README's key table all come from it.
-
-use std::fmt::Write as _;
+//! The one table of actions. Key handling, the palette, the help, the footer and the README's key table all come from
+//! it, through a [`Keymap`], which knows what the user changed.
 
 use crossterm::event::KeyCode;
 
 mod context;
 mod key;
+mod keymap;
 
 pub use context::Context;
 pub use key::Key;
 use key::{alt, ch, ctrl, on};
+pub use keymap::{Bound, Keymap};
 
 /// Something that a key can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -99,7 +100,19 @@ pub enum Action {
     Help,
     Redraw,
     Suspend,
+    Copy,
+    CopyView,
+    Mouse,
+    Characters,
+    Motion,
     Quit,
+}
+
+impl Action {
+    /// Its name in the configuration: `mode-off`.
+    pub fn name(self) -> String {
+        key::kebab(&format!("{self:?}"))
+    }
 }
 
 /// One line of the table.
@@ -109,7 +122,7 @@ pub struct Binding {
     pub action: Action,
     /// Where.
     pub context: Context,
-    /// On which keys.
+    /// On which keys, unless the user says otherwise. Without any it is in the palette only.
     pub keys: &'static [Key],
     /// One word for the footer; empty: not in the footer.
     pub footer: &'static str,
@@ -118,12 +131,12 @@ pub struct Binding {
 }
 
 macro_rules! table {
-    ($($context:ident $action:ident [$($key:expr),+] $footer:literal $description:literal;)+) => {
+    ($($context:ident $action:ident [$($key:expr),*] $footer:literal $description:literal;)+) => {
         /// All bindings.
         pub const TABLE: &[Binding] = &[$(Binding {
             action: Action::$action,
             context: Context::$context,
-            keys: &[$($key),+],
+            keys: &[$($key),*],
             footer: $footer,
             description: $description,
         }),+];
@@ -147,6 +160,7 @@ table! {
     Dashboard LogSize [ch('l')] "log" "bigger or smaller log";
     Dashboard FollowNext [ch('n')] "" "follow the next request";
     Dashboard FollowNewest [ch('f')] "" "follow the newest request";
+    Dashboard Filter [ch('/')] "" "show only log lines that contain a text";
     Dashboard ResetSpeeds [ch('R')] "" "start the comparison of modes afresh";
     Dashboard FocusNext [ch('w')] "" "next panel (text, log)";
     Dashboard Up [on(KeyCode::Up), ch('k')] "" "scroll up";
@@ -264,6 +278,7 @@ table! {
     Log PageDown [on(KeyCode::PageDown), ctrl('d')] "" "a page down";
     Log Top [ch('g'), on(KeyCode::Home)] "oldest" "to the oldest line";
     Log Bottom [ch('G'), on(KeyCode::End)] "newest" "to the newest line, and follow";
+    Log Filter [ch('/')] "filter" "show only lines that contain a text";
     Log Level [ch('L')] "level" "all lines, warnings and errors, errors only";
     Log Close [on(KeyCode::Esc)] "" "back to the end; dismiss messages";
     Screens ShowDashboard [ch('1')] "" "dashboard";
@@ -278,6 +293,11 @@ table! {
     Screens PreviousScreen [on(KeyCode::BackTab)] "" "screen before";
     Screens Palette [ch(':'), ctrl('p')] "" "find a command by its description";
     Screens Theme [ch('T')] "" "choose a theme";
+    Screens Copy [ch('y')] "" "copy what this screen is about (OSC 52)";
+    Screens CopyView [ch('Y')] "" "copy the whole view as text (OSC 52)";
+    Screens Mouse [] "" "mouse: clicks, clicks and hover, off";
+    Screens Characters [] "" "ASCII characters only, or not";
+    Screens Motion [] "" "reduced motion, or not";
     Screens Help [ch('?')] "help" "all keys";
     Screens Quit [ch('q')] "quit" "quit (asks while a run is live)";
     ModeMenu Up [on(KeyCode::Up), ch('k')] "" "entry above";
@@ -334,48 +354,13 @@ table! {
     Help PageDown [on(KeyCode::PageDown), ctrl('d')] "" "a page down";
     Help Top [ch('g'), on(KeyCode::Home)] "" "to the beginning";
     Help Bottom [ch('G'), on(KeyCode::End)] "" "to the end";
+    Help Filter [ch('/')] "filter" "show only lines that contain a text";
     Help Close [on(KeyCode::Esc), ch('?'), ch('q')] "close" "close the help";
     Global CancelGeneration [ctrl('x')] "" "cancel what was sent from here";
     Global Help [on(KeyCode::F(1))] "" "all keys";
     Global Redraw [ctrl('l')] "" "draw the whole screen again";
     Global Suspend [ctrl('z')] "" "suspend; fg comes back";
     Global Quit [ctrl('c')] "" "quit";
-}
-
-/// Bindings of a context, in table order.
-pub fn of(context: Context) -> impl Iterator<Item = &'static Binding> {
-    TABLE.iter().filter(move |b| b.context == context)
-}
-
-/// Bindings that work in a context: its own, those of every screen where it is one, and those that work everywhere.
-pub fn working(context: Context) -> impl Iterator<Item = &'static Binding> {
-    let screens = TABLE.iter().filter(move |b| b.context == Context::Screens && context.is_screen());
-    let global = TABLE.iter().filter(move |b| b.context == Context::Global && context != Context::Global);
-    of(context).chain(screens).chain(global)
-}
-
-/// What a key does in a context, or everywhere.
-pub fn find(context: Context, key: Key) -> Option<Action> {
-    working(context).find(|b| b.keys.contains(&key)).map(|b| b.action)
-}
-
-/// All keys of a binding: `↑ k`.
-pub fn keys_label(binding: &Binding) -> String {
-    binding.keys.iter().map(|k| k.label()).collect::<Vec<_>>().join(" ")
-}
-
-/// The key table of the README.
-pub fn key_table_markdown() -> String {
-    let mut out = String::new();
-    for context in Context::ALL {
-        let _ = writeln!(out, "**{}**\n\n| key | action |\n|---|---|", context.title());
-        for binding in of(context) {
-            let keys: Vec<_> = binding.keys.iter().map(|k| format!("`{}`", k.label())).collect();
-            let _ = writeln!(out, "| {} | {} |", keys.join(" "), binding.description);
-        }
-        out.push('\n');
-    }
-    out
 }
 
 #[cfg(test)]
@@ -388,10 +373,11 @@ mod tests {
 
     #[test]
     fn no_key_means_two_things() {
+        let keymap = Keymap::default();
         for context in Context::ALL {
             let mut seen: HashMap<Key, Action> = HashMap::new();
-            for binding in working(context) {
-                for key in binding.keys {
+            for binding in keymap.working(context) {
+                for key in &binding.keys {
                     let before = seen.insert(*key, binding.action);
                     assert!(before.is_none(), "{} in {context:?}: {before:?} and {:?}", key.label(), binding.action);
                 }
@@ -401,9 +387,10 @@ mod tests {
 
     #[test]
     fn in_a_text_field_plain_characters_are_text() {
+        let keymap = Keymap::default();
         for context in Context::ALL.into_iter().filter(|c| c.is_text()) {
-            for binding in working(context) {
-                for Key(code, modifiers) in binding.keys {
+            for binding in keymap.working(context) {
+                for Key(code, modifiers) in &binding.keys {
                     assert!(!matches!(code, KeyCode::Char(_)) || !modifiers.is_empty(), "{binding:?}");
                 }
             }
@@ -412,14 +399,24 @@ mod tests {
 
     #[test]
     fn every_context_and_action_of_the_table_is_reachable() {
+        let keymap = Keymap::default();
         for context in Context::ALL {
-            assert!(of(context).next().is_some(), "{context:?} has no keys");
+            assert!(keymap.of(context).next().is_some(), "{context:?} has no keys");
         }
         assert!(TABLE.iter().all(|b| Context::ALL.contains(&b.context)));
         for context in Context::ALL.into_iter().filter(|c| c.is_screen()) {
             for action in [Action::Help, Action::Quit, Action::ShowDashboard, Action::Palette] {
-                assert!(working(context).any(|b| b.action == action), "{action:?} in {context:?}");
+                assert!(keymap.working(context).any(|b| b.action == action), "{action:?} in {context:?}");
             }
+        }
+    }
+
+    #[test]
+    fn an_action_has_one_line_in_a_context() {
+        for (i, binding) in TABLE.iter().enumerate() {
+            let twice = TABLE[..i].iter().any(|b| (b.context, b.action) == (binding.context, binding.action));
+            assert!(!twice, "{binding:?}");
+            assert!(!binding.description.is_empty(), "{binding:?}");
         }
     }
 
@@ -434,13 +431,5 @@ mod tests {
         assert_eq!(Key::of(&release), None);
         assert_eq!(ctrl('x').label(), "Ctrl-X");
         assert_eq!(alt(KeyCode::Enter).label(), "Alt-Enter");
-    }
-
-    #[test]
-    fn the_readme_table_has_every_binding() {
-        let table = key_table_markdown();
-        for binding in TABLE {
-            assert!(table.contains(binding.description) && !binding.description.is_empty());
-        }
     }
 }

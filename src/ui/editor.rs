@@ -7,7 +7,7 @@ use super::action::Action;
 use super::text;
 
 /// Bytes that a prompt may have.
-const MAX_BYTES: usize = 64 * 1024;
+pub const MAX_BYTES: usize = 64 * 1024;
 /// Prompts remembered.
 const MAX_HISTORY: usize = 50;
 
@@ -20,6 +20,8 @@ pub struct Editor {
     history: Vec<String>,
     /// Place in the history while walking it, and the text that was being written.
     walking: Option<(usize, String)>,
+    /// Something did not fit since this was last asked.
+    overflowed: bool,
 }
 
 impl Editor {
@@ -56,6 +58,11 @@ impl Editor {
         Some(text)
     }
 
+    /// Whether something was left out for want of room, since this was last asked.
+    pub fn take_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.overflowed)
+    }
+
     /// Puts text in at the cursor. Line ends are normalised; what exceeds the limit is left out.
     pub fn insert(&mut self, text: &str) {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
@@ -64,6 +71,7 @@ impl Editor {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
+        self.overflowed |= end < text.len();
         self.text.insert_str(self.cursor, &text[..end]);
         self.cursor += end;
         self.settle();
@@ -258,6 +266,7 @@ mod tests {
         assert_eq!(typed("a\r\nb\rc").text(), "a\nb\nc");
         let mut e = typed(&"漢".repeat(MAX_BYTES));
         assert!(e.text().len() <= MAX_BYTES);
+        assert!(e.take_overflow(), "what is left out is told");
         e.insert("x");
         assert!(e.text().len() <= MAX_BYTES);
     }

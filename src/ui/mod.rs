@@ -10,6 +10,7 @@ pub mod ascii;
 pub mod color;
 pub mod data;
 pub mod editor;
+pub mod filter;
 pub mod format;
 pub mod history;
 pub mod log;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyEvent, MouseEvent};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,14 +13,15 @@ use serde_json::Value;
 use crate::protocol::event::Event;
 use crate::source::{Connection, ServerKind, Update};
 
-use super::app::{EffectResult, Look, Model, Msg};
+use super::action::Keymap;
+use super::app::{EffectResult, Look, Model, MouseMode, Msg};
 use super::color::Depth;
 
 /// Version of the format; older ones stay readable.
 pub const FORMAT: u32 = 1;
 
 /// The first line.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
     pub spectop_recording: u32,
@@ -43,6 +44,15 @@ pub struct Header {
     /// Whether races ran by themselves.
     #[serde(default)]
     pub demo: bool,
+    /// Whether motion was reduced.
+    #[serde(default)]
+    pub still: bool,
+    /// What the terminal reported of the mouse.
+    #[serde(default)]
+    pub mouse: String,
+    /// Keys that the user had changed, as in the configuration file.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub keys: toml::Table,
 }
 
 fn depth_name(depth: Depth) -> &'static str {
@@ -68,6 +78,9 @@ impl Header {
             size: model.size,
             runs: model.bench.hosted,
             demo: model.race.unattended,
+            still: model.look.still,
+            mouse: model.mouse.name().into(),
+            keys: model.keys.changes(),
         }
     }
 
@@ -77,8 +90,13 @@ impl Header {
             .into_iter()
             .find(|d| depth_name(*d) == self.depth)
             .unwrap_or(Depth::True);
-        let look = Look::new(Some(&self.theme), depth, self.ascii).or_else(|_| Look::new(None, depth, self.ascii))?;
+        // A theme of the user's own is not in the recording.
+        let mut look =
+            Look::new(Some(&self.theme), depth, self.ascii).or_else(|_| Look::new(None, depth, self.ascii))?;
+        look.still = self.still;
         let mut model = Model::new(self.url.clone(), look, self.at_ms);
+        model.keys = Keymap::parse(&self.keys).unwrap_or_default();
+        model.mouse = MouseMode::ALL.into_iter().find(|m| m.name() == self.mouse).unwrap_or_default();
         if self.runs {
             model.offer_runs();
         }
@@ -182,6 +200,7 @@ pub fn line(at: u64, msg: &Msg) -> Option<String> {
         }
         Msg::LocalSensors(sensors) => write(at, "sensors", sensors),
         Msg::Key(key) => write(at, "key", key),
+        Msg::Mouse(event) => write(at, "mouse", event),
         Msg::Paste(text) => write(at, "paste", text),
         Msg::Resize(columns, rows) => write(at, "size", &(columns, rows)),
         Msg::Tick { now_ms } => write(at, "tick", now_ms),
@@ -210,6 +229,7 @@ pub fn parse(line: &str) -> Result<Option<(u64, Msg)>, String> {
         "link" => Msg::Source(Update::Connection(data::<Link>(value)?.into())),
         "sensors" => Msg::LocalSensors(data(value)?),
         "key" => Msg::Key(data::<KeyEvent>(value)?),
+        "mouse" => Msg::Mouse(data::<MouseEvent>(value)?),
         "paste" => Msg::Paste(data(value)?),
         "size" => {
             let (columns, rows) = data(value)?;

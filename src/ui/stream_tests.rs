@@ -84,7 +84,7 @@ fn missed_rounds_are_said() {
     s.round(&round(4, Mode::Off, &[], &[0], &[b"a"]));
     s.round(&round(7, Mode::Off, &[], &[0], &[b"b"]));
     let text: String = shown(&s).into_iter().map(|(t, _)| t).collect();
-    assert_eq!(text, "[joined in the middle]a[2 rounds not seen]b");
+    assert_eq!(text, "[joined in the middle]a [2 rounds not seen]b");
 }
 
 #[test]

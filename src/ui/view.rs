@@ -48,6 +48,32 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     }
 }
 
+/// What is seen under all overlays, as text without its footer.
+pub fn text(model: &Model) -> String {
+    let mut bare = model.clone();
+    (bare.overlay, bare.toast) = (None, None);
+    let area = Rect::new(0, 0, model.size.0, model.size.1);
+    let mut buf = Buffer::empty(area);
+    draw(&bare, area, &mut buf);
+    let mut out = String::new();
+    for y in 0..area.height.saturating_sub(1) {
+        let mut line = String::new();
+        let mut skip = 0;
+        for x in 0..area.width {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            let symbol = buf[(x, y)].symbol();
+            skip = super::text::width(symbol).saturating_sub(1);
+            line.push_str(symbol);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
 fn overlay(model: &Model, area: Rect, buf: &mut Buffer) {
     match &model.overlay {
         None => {}
@@ -61,7 +87,14 @@ fn overlay(model: &Model, area: Rect, buf: &mut Buffer) {
             prompt_box::draw(model, inside, buf);
         }
         Some(Overlay::Help(skip)) => {
-            let inside = popup(model, area, help_size(area), "keys", "↑↓ scroll · Esc closes", buf);
+            let inside = popup(
+                model,
+                area,
+                help_size(area),
+                &format!("keys{}", model.help_filter.label()),
+                "/ filter · Esc closes",
+                buf,
+            );
             help::draw(model, *skip, inside, buf);
         }
         Some(Overlay::Palette(selected)) => {
@@ -70,7 +103,7 @@ fn overlay(model: &Model, area: Rect, buf: &mut Buffer) {
             palette::draw(model, *selected, inside, buf);
         }
         Some(Overlay::Themes(selected, _)) => {
-            let inside = popup(model, area, theme_list::size(), "theme", "Enter keeps · Esc cancels", buf);
+            let inside = popup(model, area, theme_list::size(model), "theme", "Enter keeps · Esc cancels", buf);
             theme_list::draw(model, *selected, inside, buf);
         }
         Some(Overlay::Export(selected)) => {
@@ -92,7 +125,8 @@ fn help_size(area: Rect) -> (u16, u16) {
 /// How far the help can be scrolled.
 pub fn help_overflow(model: &Model) -> usize {
     let area = Rect::new(0, 0, model.size.0, model.size.1.saturating_sub(1));
-    help::lines(model).len().saturating_sub(help_size(area).1.saturating_sub(2) as usize)
+    let (columns, rows) = help_size(area);
+    help::lines(model, columns.saturating_sub(2) as usize).len().saturating_sub(rows.saturating_sub(2) as usize)
 }
 
 /// A cleared box in the middle; returns its inside.

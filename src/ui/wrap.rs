@@ -50,7 +50,7 @@ pub struct Cell {
     pub width: usize,
     /// What it is.
     pub kind: Kind,
-    /// Round that it belongs to.
+    /// Round of the request that it belongs to.
     pub step: u64,
 }
 
@@ -74,7 +74,12 @@ fn cells(line: &[Piece], rejects: Rejects, last_step: u64) -> Vec<Cell> {
         for (symbol, width) in text::cells(&piece.text) {
             if symbol == "␉" && piece.text.contains('\t') {
                 let stop = TAB - column % TAB;
-                cells.extend((0..stop).map(|_| Cell { symbol: " ".into(), width: 1, kind: piece.kind, step: piece.step }));
+                cells.extend((0..stop).map(|_| Cell {
+                    symbol: " ".into(),
+                    width: 1,
+                    kind: piece.kind,
+                    step: piece.step,
+                }));
                 column += stop;
             } else if width > 0 {
                 cells.push(Cell { symbol: symbol.into_owned(), width, kind: piece.kind, step: piece.step });
@@ -103,7 +108,7 @@ pub fn rows(line: &[Piece], columns: usize, rejects: Rejects, last_step: u64) ->
     let mut used = 0;
     for mut cell in cells(line, rejects, last_step) {
         if cell.width > columns {
-            cell = Cell { symbol: "…".into(), width: 1, kind: cell.kind, step: cell.step };
+            cell = Cell { symbol: "…".into(), width: 1, ..cell };
         }
         if used + cell.width > columns {
             let space = row.iter().rposition(|c| c.symbol == " ");

@@ -1,5 +1,6 @@
 //! The dashboard as a whole: typed events in, cells out.
 
+mod bless;
 mod dashboard;
 mod keys;
 mod recording;
@@ -7,4 +8,6 @@ mod runs;
 mod sample;
 mod session;
 mod sizes;
+mod snapshots;
+mod themes;
 mod walk;

@@ -70,6 +70,11 @@ impl Context {
         Context::Global,
     ];
 
+    /// Its name in the configuration: `bench-plan`.
+    pub fn name(self) -> String {
+        super::key::kebab(&format!("{self:?}"))
+    }
+
     /// Heading in the help.
     pub fn title(self) -> &'static str {
         match self {

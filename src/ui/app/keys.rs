@@ -6,7 +6,7 @@ use crate::protocol::mode::{Mode, ModeRequest};
 use crate::source::ServerKind;
 
 use super::{Effect, Focus, Model, Overlay, Prompt};
-use crate::ui::action::{self, Action, Context, Key};
+use crate::ui::action::{Action, Context, Key};
 use crate::ui::mode_switch;
 use crate::ui::screen;
 use crate::ui::theme::Role;
@@ -26,7 +26,7 @@ impl Model {
     pub(super) fn key(&mut self, event: &KeyEvent) -> Vec<Effect> {
         let Some(key) = Key::of(event) else { return Vec::new() };
         let context = self.context();
-        if let Some(action) = action::find(context, key) {
+        if let Some(action) = self.keys.find(context, key) {
             self.dirty_after_key();
             return self.act(action);
         }
@@ -49,6 +49,7 @@ impl Model {
             Action::Help => {
                 self.overlay =
                     if matches!(self.overlay, Some(Overlay::Help(_))) { None } else { Some(Overlay::Help(0)) };
+                self.help_filter.clear();
                 return Vec::new();
             }
             _ => {}
@@ -115,8 +116,11 @@ impl Model {
             Action::FocusNext => {
                 self.focus = if self.focus == Focus::Text { Focus::Log } else { Focus::Text };
             }
+            Action::Filter => self.log_filter.typing = true,
             Action::Close => {
                 self.toast = None;
+                self.pointed = None;
+                self.log_filter.clear();
                 self.text_scroll = 0;
                 self.log_scroll = 0;
             }
@@ -177,6 +181,7 @@ impl Model {
                     self.overlay = None;
                     return self.send(text);
                 }
+                self.say(Role::StateWarn, "there is nothing to send yet");
             }
             other => {
                 self.editor.act(other);
@@ -200,6 +205,10 @@ impl Model {
         let page = (self.size.1 as usize).saturating_sub(6).max(1);
         self.overlay = match action {
             Action::Close => None,
+            Action::Filter => {
+                self.help_filter.typing = true;
+                Some(Overlay::Help(0))
+            }
             Action::Up => Some(Overlay::Help(at.saturating_sub(1))),
             Action::Down => Some(Overlay::Help((at + 1).min(most))),
             Action::PageUp => Some(Overlay::Help(at.saturating_sub(page))),

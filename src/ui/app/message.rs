@@ -1,12 +1,13 @@
 //! What happens to the model, and what it wants done.
 
-use crossterm::event::KeyEvent;
+use crossterm::event::{KeyEvent, MouseEvent};
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::run::{Run, RunOptions, RunProgress};
 use crate::protocol::sensor::Sensors;
 use crate::source::Update;
+use super::MouseMode;
 use crate::ui::run::library::{ExportFormat, RunListItem};
 
 /// What happened.
@@ -18,6 +19,8 @@ pub enum Msg {
     LocalSensors(Sensors),
     /// A key.
     Key(KeyEvent),
+    /// The mouse.
+    Mouse(MouseEvent),
     /// Pasted text.
     Paste(String),
     /// The terminal has this many columns and rows.
@@ -100,6 +103,10 @@ pub enum Effect {
         /// The format.
         format: ExportFormat,
     },
+    /// Put a text into the clipboard.
+    Copy(String),
+    /// Have the terminal report this much of the mouse.
+    Mouse(MouseMode),
     /// Leave.
     Quit,
     /// Stop the process until `fg`.

@@ -1,9 +1,12 @@
 //! Model and messages. [`Model::update`] does no I/O and reads no clock: time comes in messages, deeds go out as effects.
 
+mod copy;
 mod keys;
+mod look;
 mod message;
 mod overlays;
 mod playground;
+mod pointer;
 mod race;
 mod runs;
 mod tree;
@@ -11,10 +14,14 @@ mod tree;
 use crate::protocol::event::{Event, Level, Sample};
 use crate::source::{Connection, Update};
 
-use super::action::Context;
-use super::color::Depth;
+pub use look::Look;
+pub use pointer::{MouseMode, Pointed};
+
+use super::action::{Context, Keymap};
 use super::data::{Data, Urgency};
-use super::editor::Editor;
+use super::editor::{self, Editor};
+use super::filter::Filter;
+use super::log::Entry;
 use super::mode_switch::Switch;
 use super::playground::Playground;
 use super::playground::walk::Walk;
@@ -23,7 +30,7 @@ use super::run::Bench;
 use super::run::library::Compare;
 use super::screen::Screen;
 use super::stream::Stream;
-use super::theme::{Role, Theme};
+use super::theme::Role;
 use super::tree::Zoom;
 use super::wrap::Rejects;
 
@@ -31,29 +38,6 @@ pub use message::{Answer, Effect, EffectResult, Msg, Prompt};
 
 /// Milliseconds that a message stays on screen.
 const TOAST_MS: u64 = 6_000;
-
-/// How things look.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Look {
-    /// Colours.
-    pub theme: Theme,
-    /// ASCII characters only.
-    pub ascii: bool,
-    /// What the terminal can show.
-    pub depth: Depth,
-}
-
-impl Look {
-    /// A built-in theme, brought down to the terminal's colours; without a name the one that fits best.
-    pub fn new(theme: Option<&str>, depth: Depth, ascii: bool) -> Result<Self, String> {
-        let theme = match (theme, depth) {
-            // NO_COLOR wins over a named theme; the name is still checked.
-            (Some(name), _) => Theme::built_in(name)?,
-            (None, _) => Theme::built_in(Theme::default_name(depth))?,
-        };
-        Ok(Self { theme: theme.fit(depth), ascii, depth })
-    }
-}
 
 /// What lies over the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +96,8 @@ pub struct Model {
     pub frozen: Option<Box<Data>>,
     /// The screen that is shown.
     pub screen: Screen,
+    /// Which keys do what.
+    pub keys: Keymap,
     /// What lies over the screen.
     pub overlay: Option<Overlay>,
     /// What is typed into the command palette.
@@ -122,6 +108,14 @@ pub struct Model {
     pub compare: Compare,
     /// Least level of the lines on the log screen.
     pub log_level: Level,
+    /// What log lines must contain.
+    pub log_filter: Filter,
+    /// What lines of the help must contain.
+    pub help_filter: Filter,
+    /// What the terminal reports of the mouse.
+    pub mouse: MouseMode,
+    /// The token that the user points at.
+    pub pointed: Option<Pointed>,
     /// Panel that scroll keys move.
     pub focus: Focus,
     /// Rows that the text is scrolled up.
@@ -173,11 +167,16 @@ impl Model {
             data: Data::new(now_ms),
             frozen: None,
             screen: Screen::default(),
+            keys: Keymap::default(),
             overlay: None,
             palette: Editor::default(),
             bench: Bench::default(),
             compare: Compare::default(),
             log_level: Level::Info,
+            log_filter: Filter::default(),
+            help_filter: Filter::default(),
+            mouse: MouseMode::default(),
+            pointed: None,
             focus: Focus::default(),
             text_scroll: 0,
             log_scroll: 0,
@@ -225,6 +224,7 @@ impl Model {
             None => self.screen_context(),
             Some(Overlay::ModeMenu(_)) => Context::ModeMenu,
             Some(Overlay::Prompt) => Context::Prompt,
+            Some(Overlay::Help(_)) if self.help_filter.typing => Context::Field,
             Some(Overlay::Help(_)) => Context::Help,
             Some(Overlay::Palette(_)) => Context::Palette,
             Some(Overlay::Themes(..)) => Context::Themes,
@@ -236,6 +236,7 @@ impl Model {
     /// Where keys are read when nothing lies over the screen.
     pub fn screen_context(&self) -> Context {
         match self.screen {
+            Screen::Dashboard | Screen::Log if self.log_filter.typing => Context::Field,
             Screen::Dashboard => Context::Dashboard,
             Screen::Bench if self.bench.form.edit.is_some() => Context::Field,
             Screen::Bench if self.bench.running() => Context::BenchRun,
@@ -249,6 +250,18 @@ impl Model {
             Screen::Gpu => Context::Gpu,
             Screen::Race => Context::Race,
         }
+    }
+
+    /// The log lines that the user wants to see, oldest first.
+    pub fn log_lines(&self) -> Vec<&Entry> {
+        // On the dashboard a level that was chosen elsewhere would hide lines without a word.
+        let least = if self.screen == Screen::Log { self.log_level } else { Level::Info };
+        self.shown().log.chosen(least, &self.log_filter.words())
+    }
+
+    /// The key that goes to a screen.
+    pub fn tab_key(&self, screen: Screen) -> String {
+        self.keys.label(Context::Dashboard, screen.action())
     }
 
     /// True when something visible changed since this was last asked.
@@ -266,6 +279,7 @@ impl Model {
                 Vec::new()
             }
             Msg::Key(key) => self.key(&key),
+            Msg::Mouse(event) => self.pointer(event),
             Msg::Paste(text) => {
                 self.paste(&text);
                 Vec::new()
@@ -368,6 +382,14 @@ impl Model {
     fn say(&mut self, role: Role, text: impl Into<String>) {
         self.toast = Some(Toast { text: text.into(), role, until_ms: self.now_ms.saturating_add(TOAST_MS) });
         self.dirty = true;
+    }
+
+    /// Says that the prompt editor is full; nothing may be left out silently.
+    fn tell_overflow(&mut self) {
+        if self.editor.take_overflow() {
+            let limit = editor::MAX_BYTES / 1024;
+            self.say(Role::StateWarn, format!("a prompt may have {limit} KiB: the rest was left out"));
+        }
     }
 
     /// Shows an error and keeps it in the log.

@@ -26,8 +26,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     row.put(format!(" {dot} {word}"), theme.style(role));
     row.right(" compact ", dim);
     if model.screen != Screen::Dashboard {
-        let (key, name) = model.screen.tab();
-        row.put(format!(" {key} {name} "), theme.selection());
+        row.put(format!(" {} {} ", model.tab_key(model.screen), model.screen.name()), theme.selection());
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         match model.screen {
             Screen::Bench => bench::compact(model, body, buf),
@@ -88,6 +87,6 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let room = area.height.saturating_sub(12);
     if room > 1 {
         let log = Rect { y: area.bottom() - room + 1, height: room - 1, ..area };
-        crate::ui::widget::log_view::draw(buf, log, theme, &data.log, 0);
+        crate::ui::widget::log_view::draw(buf, log, theme, &model.log_lines(), 0, false);
     }
 }

@@ -10,6 +10,8 @@ pub mod playground;
 pub mod race;
 pub mod tree;
 
+use super::action::Action;
+
 /// The screens there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Screen {
@@ -45,18 +47,37 @@ impl Screen {
         Screen::Race,
     ];
 
-    /// The key and the name on its tab.
-    pub fn tab(self) -> (char, &'static str) {
+    /// The name on its tab.
+    pub fn name(self) -> &'static str {
         match self {
-            Screen::Dashboard => ('1', "dashboard"),
-            Screen::Playground => ('2', "play"),
-            Screen::Tree => ('3', "tree"),
-            Screen::Bench => ('4', "bench"),
-            Screen::Compare => ('5', "compare"),
-            Screen::Gpu => ('6', "gpu"),
-            Screen::Log => ('7', "log"),
-            Screen::Race => ('8', "race"),
+            Screen::Dashboard => "dashboard",
+            Screen::Playground => "play",
+            Screen::Tree => "tree",
+            Screen::Bench => "bench",
+            Screen::Compare => "compare",
+            Screen::Gpu => "gpu",
+            Screen::Log => "log",
+            Screen::Race => "race",
         }
+    }
+
+    /// What goes there.
+    pub fn action(self) -> Action {
+        match self {
+            Screen::Dashboard => Action::ShowDashboard,
+            Screen::Playground => Action::ShowPlayground,
+            Screen::Tree => Action::ShowTree,
+            Screen::Bench => Action::ShowBench,
+            Screen::Compare => Action::ShowCompare,
+            Screen::Gpu => Action::ShowGpu,
+            Screen::Log => Action::ShowLog,
+            Screen::Race => Action::ShowRace,
+        }
+    }
+
+    /// The screen that an action goes to.
+    pub fn of(action: Action) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.action() == action)
     }
 
     /// The screen after this one, or before it; they go round.
