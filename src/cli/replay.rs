@@ -149,7 +149,16 @@ fn bar(player: &Player, area: Rect, buf: &mut Buffer) {
     let hints: &[(&str, &str)] = if player.exploring() {
         &[("space", "go on"), ("0", "as recorded"), ("q", "quit")]
     } else {
-        &[("space", "pause"), ("[ ]", "10 s"), ("- +", "speed"), ("g", "start"), ("L", "loop"), ("1-8", "screen"), ("0", "as recorded"), ("q", "quit")]
+        &[
+            ("space", "pause"),
+            ("[ ]", "10 s"),
+            ("- +", "speed"),
+            ("g", "start"),
+            ("L", "loop"),
+            ("1-8", "screen"),
+            ("0", "as recorded"),
+            ("q", "quit"),
+        ]
     };
     for (key, what) in hints {
         if row.left() > key.len() + what.len() + 24 {

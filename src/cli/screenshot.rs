@@ -49,7 +49,9 @@ pub struct ScreenshotArgs {
 
 fn size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text.split_once('x').and_then(|(c, r)| Some((c.parse().ok()?, r.parse().ok()?)));
-    parsed.filter(|(c, r)| (1..=500).contains(c) && (1..=300).contains(r)).ok_or_else(|| "it must be like 120x36".into())
+    parsed
+        .filter(|(c, r)| (1..=500).contains(c) && (1..=300).contains(r))
+        .ok_or_else(|| "it must be like 120x36".into())
 }
 
 /// One picture of the recording.
@@ -155,7 +157,9 @@ pub fn run(args: &ScreenshotArgs, theme: Option<&str>) -> Result<(), Failure> {
             fs::write(&path, picture).map_err(|e| wrong(&path, &e))?;
         }
     }
-    if !args.check && let Some(run) = kept_run()? {
+    if !args.check
+        && let Some(run) = kept_run()?
+    {
         super::bench::plots(&run, &args.dir.join("plots"))?;
     }
     if stale.is_empty() {

@@ -110,12 +110,7 @@ pub fn progress(run: &Traced, at_ms: u64) -> Progress {
     } else {
         (last > first).then(|| (tokens - first_tokens) as f64 * 1e3 / (last - first) as f64)
     };
-    Progress {
-        tokens,
-        rounds: came - usize::from(run.first.is_some()),
-        tok_s,
-        finished_ms: done.then_some(last),
-    }
+    Progress { tokens, rounds: came - usize::from(run.first.is_some()), tok_s, finished_ms: done.then_some(last) }
 }
 
 impl Race {
@@ -123,11 +118,8 @@ impl Race {
     pub fn modes(&self, offered: &[Mode]) -> [Mode; 2] {
         let best = [Mode::Ddtree, Mode::Dflash].into_iter().find(|m| offered.contains(m)).unwrap_or(Mode::Off);
         // Unattended races take turns.
-        let other = if self.unattended && self.round % 2 == 1 && offered.contains(&Mode::Dflash) {
-            Mode::Dflash
-        } else {
-            best
-        };
+        let other =
+            if self.unattended && self.round % 2 == 1 && offered.contains(&Mode::Dflash) { Mode::Dflash } else { best };
         [self.chosen[0].unwrap_or(Mode::Off), self.chosen[1].unwrap_or(other)]
     }
 

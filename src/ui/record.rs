@@ -118,7 +118,9 @@ impl Header {
         match value.get("spectop_recording").and_then(Value::as_u64) {
             None => return Err("this is no recording of spectop: its first line does not say so".into()),
             Some(v) if v > u64::from(FORMAT) => {
-                return Err(format!("this recording has format {v}, but this spectop reads up to {FORMAT}: update spectop"));
+                return Err(format!(
+                    "this recording has format {v}, but this spectop reads up to {FORMAT}: update spectop"
+                ));
             }
             Some(_) => {}
         }
@@ -140,10 +142,9 @@ impl From<&Connection> for Link {
         match connection {
             Connection::Connecting => Link::Connecting,
             Connection::Connected { kind } => Link::Connected { kind: kind.name().into() },
-            Connection::Lost { reason, retry_in } => Link::Lost {
-                reason: reason.clone(),
-                retry_ms: retry_in.as_millis().min(u128::from(u64::MAX)) as u64,
-            },
+            Connection::Lost { reason, retry_in } => {
+                Link::Lost { reason: reason.clone(), retry_ms: retry_in.as_millis().min(u128::from(u64::MAX)) as u64 }
+            }
         }
     }
 }
@@ -157,9 +158,7 @@ impl From<Link> for Connection {
                 let kind = all.into_iter().find(|k| k.name() == kind).unwrap_or(ServerKind::OpenAi);
                 Connection::Connected { kind }
             }
-            Link::Lost { reason, retry_ms } => {
-                Connection::Lost { reason, retry_in: Duration::from_millis(retry_ms) }
-            }
+            Link::Lost { reason, retry_ms } => Connection::Lost { reason, retry_in: Duration::from_millis(retry_ms) },
         }
     }
 }

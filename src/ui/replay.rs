@@ -50,7 +50,8 @@ impl Recording {
         let cut = bytes.len() - whole;
         let mut bytes = bytes;
         bytes.truncate(whole);
-        let text = String::from_utf8(bytes).map_err(|_| "this is no recording of spectop: it is not text".to_owned())?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| "this is no recording of spectop: it is not text".to_owned())?;
         let mut first = None;
         let mut lines: Vec<Line> = Vec::new();
         let mut from = 0;

@@ -83,8 +83,7 @@ impl Traced {
     /// Times and numbers of the tokens as they came: `(milliseconds since it was begun, tokens until then)`.
     pub fn arrivals(&self) -> Vec<(u64, usize)> {
         let mut count = usize::from(self.first.is_some());
-        let mut all: Vec<_> =
-            self.first.iter().map(|(_, at)| (at.saturating_sub(self.begun_ms), count)).collect();
+        let mut all: Vec<_> = self.first.iter().map(|(_, at)| (at.saturating_sub(self.begun_ms), count)).collect();
         for round in &self.rounds {
             count += round.committed.len();
             all.push((round.at_ms.saturating_sub(self.begun_ms), count));

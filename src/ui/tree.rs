@@ -208,7 +208,16 @@ impl Builder<'_> {
             if let Some(above) = above.replace(self.out.places.len()) {
                 self.out.places[above].more = true;
             }
-            self.out.places.push(Place { id, fate, row: here, depth: depth + 1, parent_row: row, more: false, p, path_p });
+            self.out.places.push(Place {
+                id,
+                fate,
+                row: here,
+                depth: depth + 1,
+                parent_row: row,
+                more: false,
+                p,
+                path_p,
+            });
             used += match id {
                 Id::Node(number) => self.below(number, here, depth + 1, path_p),
                 _ => 1,

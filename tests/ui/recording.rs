@@ -88,6 +88,8 @@ fn session_of(columns: u16, rows: u16) -> Recorded {
     for (at, msg) in messages() {
         recorded.tell(START_MS + at, msg);
     }
+    // What was pasted on the dashboard opened the prompt.
+    recorded.key(START_MS + 1_950, KeyCode::Esc);
     for (i, key) in ['3', 'h', 'h', 'x'].into_iter().enumerate() {
         recorded.key(START_MS + 2_000 + i as u64 * 100, KeyCode::Char(key));
     }
@@ -191,7 +193,8 @@ fn what_is_no_recording_is_said_to_be_none() {
     assert!(error("{\"event\":\"hello\"}\n").contains("no recording"));
     assert!(error("{\"spectop_recording\":99}\n").contains("update spectop"));
     let mut recorded = session_of(80, 24);
-    recorded.lines += "{\"at\":3100,\"is\":\"from-the-future\",\"data\":[1]}\n{\"at\":3200,\"is\":\"size\",\"data\":\"no\"}\n";
+    recorded.lines +=
+        "{\"at\":3100,\"is\":\"from-the-future\",\"data\":[1]}\n{\"at\":3200,\"is\":\"size\",\"data\":\"no\"}\n";
     recorded.lines += "{\"at\":3300,\"is\":\"tick\"";
     let recording = Recording::parse(recorded.lines.into_bytes()).expect("readable");
     assert_eq!(recording.cut, 22);

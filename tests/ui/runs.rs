@@ -95,7 +95,7 @@ fn digits_show_screens_and_tabs_say_where_one_is() {
         assert_eq!(model.screen, screen);
     }
     model.update(Msg::Resize(80, 24));
-    has(&model, &[" 1 dashboard ", "1-8", "127.0.0.1:8080"]);
+    has(&model, &[" 1 dashboard ", "2345678", "127.0.0.1:8080"]);
     key(&mut model, '4');
     key(&mut model, '?');
     has(&model, &["Bench: plan and results", "make the plan and estimate"]);

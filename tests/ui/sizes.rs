@@ -282,6 +282,19 @@ fn every_size_with_overlays_and_big_log() {
 
 /// A model with data for every screen, showing this one. A new screen has its data from the same events.
 pub fn normal(screen: Screen, columns: u16, rows: u16) -> Model {
+    match screen {
+        Screen::Playground | Screen::Tree => {
+            let mut model = walk::walked("default-dark", columns, rows);
+            (model.screen, model.walk.at) = (screen, Some(1));
+            return model;
+        }
+        Screen::Race => {
+            let mut model = walk::raced(columns, rows);
+            model.update(Msg::Tick { now_ms: START_MS + 60_700 });
+            return model;
+        }
+        _ => {}
+    }
     let mut model = runs::comparing(columns, rows);
     session::play(&mut model, &session::gpus(2), None);
     runs::begin(&mut model, &sample::run());

@@ -150,7 +150,10 @@ fn a_prompt_is_written_and_its_answer_walked_through() {
     assert_eq!(key(&mut model, 'r'), [], "one at a time");
 
     let mut model = walked("mono", 80, 24);
-    has(&model, &["7 tok · 3 rounds · τ 2.00", "Tell me a story.", "Once a bird a fish", "round 3 of 3", "accepted 1 + 1"]);
+    has(
+        &model,
+        &["7 tok · 3 rounds · τ 2.00", "Tell me a story.", "Once a bird a fish", "round 3 of 3", "accepted 1 + 1"],
+    );
     key(&mut model, 'h');
     key(&mut model, 'h');
     has(&model, &["round 1 of 3", "✓ \" a\"", ".30", "✗ \" dog\"", ".40", "★ \" bird\"", "\" the\" .60"]);
@@ -246,8 +249,11 @@ pub fn raced(columns: u16, rows: u16) -> Model {
     let (tag, mode) = sent(&key(&mut model, 's'));
     assert_eq!(mode, ModeRequest::mode(Mode::Off));
     let words = [" a", " bird", " a", " fish"];
-    let slow: Vec<_> =
-        words.iter().enumerate().map(|(i, w)| plain("a", i as u64, w, START_MS + 1_040 + 400 * (i as u64 + 1))).collect();
+    let slow: Vec<_> = words
+        .iter()
+        .enumerate()
+        .map(|(i, w)| plain("a", i as u64, w, START_MS + 1_040 + 400 * (i as u64 + 1)))
+        .collect();
     told(&mut model, "a", START_MS + 1_000, &slow);
     let effects = answered(&mut model, tag, "a");
     let (tag, mode) = sent(&effects);

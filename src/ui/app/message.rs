@@ -3,11 +3,11 @@
 use crossterm::event::{KeyEvent, MouseEvent};
 use serde::{Deserialize, Serialize};
 
+use super::MouseMode;
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::run::{Run, RunOptions, RunProgress};
 use crate::protocol::sensor::Sensors;
 use crate::source::Update;
-use super::MouseMode;
 use crate::ui::run::library::{ExportFormat, RunListItem};
 
 /// What happened.

@@ -142,10 +142,11 @@ impl Model {
             self.overlay,
             Some(Overlay::ModeMenu(_) | Overlay::Palette(_) | Overlay::Themes(..) | Overlay::Export(_))
         );
-        let listed = menu || matches!(
-            self.context(),
-            Context::BenchPlan | Context::Compare | Context::Playground | Context::Tree | Context::Gpu
-        );
+        let listed = menu
+            || matches!(
+                self.context(),
+                Context::BenchPlan | Context::Compare | Context::Playground | Context::Tree | Context::Gpu
+            );
         (0..if listed { 1 } else { NOTCH }).flat_map(|_| self.act(action)).collect()
     }
 

@@ -106,8 +106,14 @@ pub fn positions(round: &Round) -> Vec<Position<'_>> {
 /// otherwise is left out, so that no walk goes round in circles.
 pub fn children(round: &Round, parent: usize) -> Vec<(usize, &Proposed)> {
     let of = |(i, p): (usize, &'_ Proposed)| p.parent == parent && parent < i + 1;
-    let mut all: Vec<_> =
-        round.proposed.iter().take(MOST_NODES).enumerate().filter(|&(i, p)| of((i, p))).map(|(i, p)| (i + 1, p)).collect();
+    let mut all: Vec<_> = round
+        .proposed
+        .iter()
+        .take(MOST_NODES)
+        .enumerate()
+        .filter(|&(i, p)| of((i, p)))
+        .map(|(i, p)| (i + 1, p))
+        .collect();
     all.sort_by(|a, b| b.1.logprob.total_cmp(&a.1.logprob));
     all
 }
@@ -141,8 +147,13 @@ mod tests {
     fn tree(accepted: &[usize], bonus: &str) -> Round {
         let token = |t: &str| Token::new(1, t.as_bytes());
         let node = |t: &str, p: f32, parent, depth| Proposed { token: token(t), logprob: p.ln(), parent, depth };
-        let proposed =
-            vec![node("a", 0.6, 0, 1), node("c", 0.7, 1, 2), node("e", 0.5, 2, 3), node("b", 0.3, 0, 1), node("d", 0.4, 4, 2)];
+        let proposed = vec![
+            node("a", 0.6, 0, 1),
+            node("c", 0.7, 1, 2),
+            node("e", 0.5, 2, 3),
+            node("b", 0.3, 0, 1),
+            node("d", 0.4, 4, 2),
+        ];
         let drafts = accepted.len() - 1;
         let mut committed: Vec<Token> = accepted[1..].iter().map(|n| proposed[n - 1].token.clone()).collect();
         committed.push(token(bonus));
@@ -182,11 +193,7 @@ mod tests {
         let s = |t: &str| Some(t.to_owned());
         assert_eq!(
             told(&tree(&[0, 1], "x")),
-            [
-                ("a".into(), Some(true), s("a"), 1),
-                ("c".into(), Some(false), s("x"), 0),
-                ("e".into(), None, None, 0),
-            ]
+            [("a".into(), Some(true), s("a"), 1), ("c".into(), Some(false), s("x"), 0), ("e".into(), None, None, 0),]
         );
         assert_eq!(
             told(&tree(&[0, 4, 5], "y")),

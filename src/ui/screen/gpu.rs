@@ -152,7 +152,12 @@ fn gpu_plots(gpu: &GpuReading) -> Vec<Plot> {
             pick: of(|g| g.power),
         },
         Plot { title: format!("sm clock {}", whole(mhz, "MHz")), top: None, unit: "MHz", pick: of(|g| g.clock) },
-        Plot { title: format!("temperature {}", whole(gpu.temp_c, "°C")), top: Some(100.0), unit: "°C", pick: of(|g| g.temp) },
+        Plot {
+            title: format!("temperature {}", whole(gpu.temp_c, "°C")),
+            top: Some(100.0),
+            unit: "°C",
+            pick: of(|g| g.temp),
+        },
         Plot { title: "host cpu".into(), top: Some(100.0), unit: "%", pick: Box::new(|m| m.cpu) },
     ]
 }

@@ -180,7 +180,10 @@ fn verdict(model: &Model, attempt: &Attempt) -> Option<Vec<(Role, String)>> {
             vec![
                 (Role::StateWarn, format!("≠ differs from 1 ({label}) at {unit} {}{sampled}", at + 1)),
                 (Role::TextNormal, format!("  1: …{}⟨{}⟩", shown(before.clone()), shown(first))),
-                (Role::TextNormal, format!("  {}: …{}⟨{}⟩", model.playground.selected + 1, shown(before), shown(second))),
+                (
+                    Role::TextNormal,
+                    format!("  {}: …{}⟨{}⟩", model.playground.selected + 1, shown(before), shown(second)),
+                ),
             ]
         }
         Verdict::Unknown(why) => vec![(Role::TextDim, format!("not compared with 1: {why}"))],

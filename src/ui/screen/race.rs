@@ -117,9 +117,10 @@ fn lane(model: &Model, index: usize, planned: Mode, area: Rect, buf: &mut Buffer
     let lane = &model.race.lanes[index];
     let mode = lane.mode.filter(|_| model.race.stage != Stage::Idle).unwrap_or(planned);
     let role = Role::of_mode(mode);
-    let label = model.data.mode.map_or_else(|| mode.name().to_owned(), |m| {
-        m.with(crate::ui::playground::wish(Some(mode))).label()
-    });
+    let label = model
+        .data
+        .mode
+        .map_or_else(|| mode.name().to_owned(), |m| m.with(crate::ui::playground::wish(Some(mode))).label());
     let shown = now(model, lane);
     let replaying = model.race.elapsed(model.now_ms).is_some();
     let note = match (&model.race.stage, &shown) {
@@ -133,7 +134,8 @@ fn lane(model: &Model, index: usize, planned: Mode, area: Rect, buf: &mut Buffer
     let area = inside(area);
     let area = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }.intersection(area);
     let progress = shown.map(|(_, p)| p).unwrap_or_default();
-    let number = progress.tok_s.map_or_else(|| "—".into(), |v| if v < 1000.0 { format!("{v:.1}") } else { format!("{v:.0}") });
+    let number =
+        progress.tok_s.map_or_else(|| "—".into(), |v| if v < 1000.0 { format!("{v:.1}") } else { format!("{v:.0}") });
     let digits_area = Rect { height: area.height.saturating_sub(6).min(5), ..area };
     let size = digits::fitting("000.0", digits_area, model.look.ascii);
     let mut y = 0;

@@ -99,9 +99,11 @@ pub fn draw(
     let Columns { starts, cap } = columns(round, seed, layout, area.width as usize);
     let focus = selected.and_then(|i| layout.places.get(i));
     let height = area.height as usize;
-    let top = focus.map_or(0, |p| (p.row + 1 + height / 4).saturating_sub(height)).min(layout.rows.saturating_sub(height));
+    let top =
+        focus.map_or(0, |p| (p.row + 1 + height / 4).saturating_sub(height)).min(layout.rows.saturating_sub(height));
     // Without a selection the end of the accepted path is what must be seen.
-    let deepest = layout.places.iter().filter(|p| matches!(p.fate, Fate::Accepted | Fate::Bonus)).max_by_key(|p| p.depth);
+    let deepest =
+        layout.places.iter().filter(|p| matches!(p.fate, Fate::Accepted | Fate::Bonus)).max_by_key(|p| p.depth);
     let seen = focus.or(deepest);
     let end_of = |p: &Place| starts[p.depth] + text::width(&label(round, seed, p, cap));
     let left = seen.map_or(0, |p| end_of(p).saturating_sub(area.width as usize));
