@@ -93,8 +93,8 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     let look = look(screen)?;
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
-    let mut recorder = screen.record.as_deref().map(Recorder::create).transpose()?;
     let mouse = screen.mouse.into();
+    let mut recorder = screen.record.as_deref().map(Recorder::create).transpose()?;
     let terminal = Terminal::enter(mouse).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
     (model.keys, model.mouse) = (screen.keys.clone(), mouse);

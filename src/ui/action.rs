@@ -10,7 +10,7 @@ mod keymap;
 pub use context::Context;
 pub use key::Key;
 use key::{alt, ch, ctrl, on};
-pub use keymap::{Bound, Keymap};
+pub use keymap::{Bound, Change, Keymap};
 
 /// Something that a key can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::protocol::event::Event;
 use crate::source::{Connection, ServerKind, Update};
 
-use super::action::Keymap;
+use super::action::{Change, Keymap};
 use super::app::{EffectResult, Look, Model, MouseMode, Msg};
 use super::color::Depth;
 
@@ -21,7 +21,7 @@ use super::color::Depth;
 pub const FORMAT: u32 = 1;
 
 /// The first line.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
     pub spectop_recording: u32,
@@ -44,15 +44,15 @@ pub struct Header {
     /// Whether races ran by themselves.
     #[serde(default)]
     pub demo: bool,
-    /// Whether motion was reduced.
+    /// Reduced motion.
     #[serde(default)]
     pub still: bool,
     /// What the terminal reported of the mouse.
     #[serde(default)]
     pub mouse: String,
-    /// Keys that the user had changed, as in the configuration file.
-    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
-    pub keys: toml::Table,
+    /// Keys that differ from the table: keys are recorded as they were pressed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<Change>,
 }
 
 fn depth_name(depth: Depth) -> &'static str {
@@ -90,12 +90,11 @@ impl Header {
             .into_iter()
             .find(|d| depth_name(*d) == self.depth)
             .unwrap_or(Depth::True);
-        // A theme of the user's own is not in the recording.
         let mut look =
             Look::new(Some(&self.theme), depth, self.ascii).or_else(|_| Look::new(None, depth, self.ascii))?;
         look.still = self.still;
         let mut model = Model::new(self.url.clone(), look, self.at_ms);
-        model.keys = Keymap::parse(&self.keys).unwrap_or_default();
+        model.keys = Keymap::changed(&self.keys);
         model.mouse = MouseMode::ALL.into_iter().find(|m| m.name() == self.mouse).unwrap_or_default();
         if self.runs {
             model.offer_runs();
@@ -199,7 +198,7 @@ pub fn line(at: u64, msg: &Msg) -> Option<String> {
         }
         Msg::LocalSensors(sensors) => write(at, "sensors", sensors),
         Msg::Key(key) => write(at, "key", key),
-        Msg::Mouse(event) => write(at, "mouse", event),
+        Msg::Mouse(mouse) => write(at, "mouse", mouse),
         Msg::Paste(text) => write(at, "paste", text),
         Msg::Resize(columns, rows) => write(at, "size", &(columns, rows)),
         Msg::Tick { now_ms } => write(at, "tick", now_ms),

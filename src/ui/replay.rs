@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use super::action::{Action, Context, Key, Keymap};
+use super::action::{Action, Context, Key};
 use super::app::{Look, Model, Msg};
 use super::color::Depth;
 use super::record::{self, Header};
@@ -311,9 +311,8 @@ impl Player {
     pub fn key(&mut self, event: &KeyEvent) -> Pressed {
         let Some(key) = Key::of(event) else { return Pressed::Taken };
         let text = self.own.as_ref().is_some_and(|own| own.context().is_text());
-        // The player has the usual keys, whatever was bound when it was recorded.
-        let keymap = Keymap::default();
-        match (keymap.find(Context::Screens, key), keymap.find(Context::Global, key)) {
+        let find = |context| self.model.keys.find(context, key);
+        match (find(Context::Screens), find(Context::Global)) {
             (Some(Action::Quit), _) if !text => return Pressed::Quit,
             (_, Some(Action::Quit)) => return Pressed::Quit,
             (_, Some(Action::Suspend)) => return Pressed::Suspend,
@@ -325,7 +324,7 @@ impl Player {
         }
         // A change of screen lets the recording go on; anything else is done to a copy of this moment.
         if self.own.is_none()
-            && let Some(action) = keymap.find(Context::Screens, key)
+            && let Some(action) = self.model.keys.find(Context::Screens, key)
             && let Some(screen) = self.screen_of(action)
         {
             self.screen = Some(screen);
@@ -350,11 +349,19 @@ impl Player {
 
     fn screen_of(&self, action: Action) -> Option<Screen> {
         let now = self.screen.unwrap_or(self.model.screen);
-        match action {
-            Action::NextScreen => Some(now.beside(true)),
-            Action::PreviousScreen => Some(now.beside(false)),
-            other => Screen::of(other),
-        }
+        Some(match action {
+            Action::ShowDashboard => Screen::Dashboard,
+            Action::ShowPlayground => Screen::Playground,
+            Action::ShowTree => Screen::Tree,
+            Action::ShowBench => Screen::Bench,
+            Action::ShowCompare => Screen::Compare,
+            Action::ShowGpu => Screen::Gpu,
+            Action::ShowLog => Screen::Log,
+            Action::ShowRace => Screen::Race,
+            Action::NextScreen => now.beside(true),
+            Action::PreviousScreen => now.beside(false),
+            _ => return None,
+        })
     }
 
     /// The keys of the player itself. True if it was one.

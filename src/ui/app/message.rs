@@ -3,7 +3,7 @@
 use crossterm::event::{KeyEvent, MouseEvent};
 use serde::{Deserialize, Serialize};
 
-use super::MouseMode;
+use super::pointer::MouseMode;
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::run::{Run, RunOptions, RunProgress};
 use crate::protocol::sensor::Sensors;

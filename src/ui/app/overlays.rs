@@ -24,10 +24,11 @@ impl Model {
             self.overlay = Some(Overlay::Prompt);
         }
         match self.context() {
-            Context::Prompt | Context::PlaygroundEdit => {
+            Context::Prompt => {
                 self.editor.insert(text);
                 self.tell_overflow();
             }
+            Context::PlaygroundEdit => self.editor.insert(text),
             Context::Palette => self.palette.insert(line),
             Context::Field => {
                 if let Some(field) = self.open_field() {
@@ -42,11 +43,12 @@ impl Model {
     /// A key without a binding in a text field.
     pub(super) fn type_key(&mut self, event: &KeyEvent) -> bool {
         match self.context() {
-            Context::Prompt | Context::PlaygroundEdit => {
+            Context::Prompt => {
                 let typed = self.editor.key(event);
                 self.tell_overflow();
                 typed
             }
+            Context::PlaygroundEdit => self.editor.key(event),
             Context::Palette => {
                 if let Some(Overlay::Palette(at)) = &mut self.overlay {
                     *at = 0;
@@ -67,8 +69,8 @@ impl Model {
     /// What every screen does. `None` for actions of a single screen.
     pub(super) fn every_screen(&mut self, action: Action) -> Option<Vec<Effect>> {
         match action {
-            Action::NextScreen => Some(self.show(self.screen.beside(true))),
-            Action::PreviousScreen => Some(self.show(self.screen.beside(false))),
+            Action::NextScreen => return Some(self.show(self.screen.beside(true))),
+            Action::PreviousScreen => return Some(self.show(self.screen.beside(false))),
             Action::Palette => {
                 self.palette = crate::ui::editor::Editor::default();
                 self.overlay = Some(Overlay::Palette(0));
