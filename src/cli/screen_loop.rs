@@ -98,9 +98,8 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     let terminal = Terminal::enter(mouse).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
     (model.keys, model.mouse) = (screen.keys.clone(), mouse);
-    for warning in &screen.warnings {
-        model.data.note(now_ms(), Level::Warn, "config", warning);
-    }
+    let warned = |text: &String| Recorder::note(now_ms(), Level::Warn, "config", text);
+    let first = screen.warnings.iter().map(warned).collect();
     let (runs, run_messages) = Runs::new(attachment.runs);
     if runs.hosted() {
         model.offer_runs();
@@ -117,6 +116,7 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         terminal,
         model,
         recorder,
+        first,
         remote: attachment.remote,
         runs,
         sensors: attachment.sensors,
@@ -164,6 +164,8 @@ struct Session {
     terminal: Terminal,
     model: Model,
     recorder: Option<Recorder>,
+    /// What it is told before anything else.
+    first: Vec<Msg>,
     remote: Arc<dyn Remote>,
     runs: Runs,
     sensors: Box<dyn FnMut() -> Sensors + Send>,
@@ -198,6 +200,9 @@ impl Session {
         self.take(Msg::Resize(columns, rows))?;
         if self.recorder.is_some() {
             self.take(Msg::Recording(true))?;
+        }
+        for msg in std::mem::take(&mut self.first) {
+            self.take(msg)?;
         }
         loop {
             self.dirty |= self.model.take_dirty();
@@ -301,7 +306,7 @@ impl Session {
         {
             self.recorder = None;
             self.model.update(Msg::Recording(false));
-            self.model.update(Recorder::lost(now_ms(), &failure.message));
+            self.model.update(Recorder::note(now_ms(), Level::Error, "record", &failure.message));
         }
         for effect in self.model.update(msg) {
             let Some(effect) = self.runs.take(effect) else { continue };

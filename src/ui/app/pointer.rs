@@ -133,7 +133,7 @@ impl Model {
             self.focus_at(at);
         }
         // Where keys are typed the arrows walk the text or its history: the wheel must not.
-        if matches!(self.context(), Context::Field | Context::Prompt) {
+        if matches!(self.context(), Context::Field | Context::Prompt | Context::PlaygroundEdit) {
             return Vec::new();
         }
         self.dirty = true;
@@ -142,7 +142,11 @@ impl Model {
             self.overlay,
             Some(Overlay::ModeMenu(_) | Overlay::Palette(_) | Overlay::Themes(..) | Overlay::Export(_))
         );
-        let listed = menu || matches!(self.context(), Context::BenchPlan | Context::Compare);
+        let listed = menu
+            || matches!(
+                self.context(),
+                Context::BenchPlan | Context::Compare | Context::Playground | Context::Tree | Context::Gpu
+            );
         (0..if listed { 1 } else { NOTCH }).flat_map(|_| self.act(action)).collect()
     }
 
