@@ -3,12 +3,18 @@
 pub mod attach;
 pub mod bench;
 pub mod bench_host;
+#[cfg(target_os = "linux")]
+pub mod bench_ui;
 pub mod config;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
 pub mod loading;
 pub mod out;
+#[cfg(unix)]
+pub mod pty;
+pub mod recorder;
+pub mod replay;
 pub mod run_host;
 pub mod screen_args;
 pub mod screen_loop;
@@ -210,6 +216,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Open the dashboard on a running server.
     Attach(ClientArgs),
+    /// Race decoding modes against each other, one prompt after another, until stopped.
+    Demo,
+    /// Play a recording made with --record.
+    Replay(replay::ReplayArgs),
     /// Generate once, without a server.
     Generate(GenerateArgs),
     /// Benchmark decoding modes.
@@ -259,6 +269,9 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         dir: Option<PathBuf>,
     },
+    /// Measure what the dashboard itself costs: CPU, memory, bytes to the terminal, time from a key to its frame.
+    #[cfg(target_os = "linux")]
+    BenchUi(bench_ui::BenchUiArgs),
     /// Render the screenshots of the README from the program itself.
     #[command(hide = true)]
     Screenshot {
@@ -368,7 +381,9 @@ fn parse_and_dispatch() -> Result<(), Failure> {
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     let engine = &cli.engine;
     match cli.command {
-        None => dashboard::run(engine, &cli.screen, engine.resolve()),
+        None => dashboard::run(engine, &cli.screen, engine.resolve(), false),
+        Some(Command::Demo) => dashboard::run(engine, &cli.screen, engine.resolve(), true),
+        Some(Command::Replay(args)) => replay::run(&args, &cli.screen),
         Some(Command::Serve(args)) => {
             let sampler = Sampler::spawn(DEFAULT_INTERVAL)
                 .map_err(|e| Failure::new(Exit::Failed, format!("cannot start the sensor thread: {e}")))?;
@@ -380,6 +395,8 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),
+        #[cfg(target_os = "linux")]
+        Some(Command::BenchUi(args)) => bench_ui::run(&args),
         Some(Command::Completions { shell }) => shell::completions(shell),
         Some(Command::Man { dir }) => shell::man(dir.as_deref()),
         Some(Command::Config { .. }) => unreachable!("done before the file was read"),

@@ -1,5 +1,7 @@
 //! Options of the screen.
 
+use std::path::PathBuf;
+
 use clap::builder::BoolishValueParser;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
@@ -19,7 +21,7 @@ pub struct ScreenArgs {
     /// Colours; auto asks NO_COLOR, TERM and COLORTERM.
     #[arg(long, global = true, value_enum, default_value_t, env = "SPECTOP_COLOR", help_heading = "Screen")]
     pub color: ColorArg,
-    /// Draw with ASCII characters only (by itself where the locale is not UTF-8).
+    /// Draw with ASCII characters only (by itself where the locale is not UTF-8, and on the Linux console).
     #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true",
         value_name = "BOOL", env = "SPECTOP_ASCII", value_parser = BoolishValueParser::new(), help_heading = "Screen")]
     pub ascii: Option<bool>,
@@ -35,6 +37,9 @@ pub struct ScreenArgs {
     #[arg(long, global = true, default_value_t = 15, value_name = "N", env = "SPECTOP_FPS",
         value_parser = clap::value_parser!(u16).range(1..=60), help_heading = "Screen")]
     pub fps: u16,
+    /// Write everything that is shown to FILE (.jsonl.zst); `spectop replay FILE` plays it.
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Screen")]
+    pub record: Option<PathBuf>,
     /// Panic when this key is pressed: shows that a panic gives the terminal back.
     #[arg(long, global = true, hide = true, value_name = "CHAR")]
     pub panic_on: Option<char>,
@@ -120,7 +125,9 @@ impl ScreenArgs {
             (None, ColorArg::Auto) => Depth::of(None, var("TERM").as_deref(), var("COLORTERM").as_deref()),
         };
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(var).find(|v| !v.is_empty());
-        let ascii = self.ascii.unwrap_or(locale.is_some_and(|l| !speaks_utf8(&l)));
+        // The fonts of the Linux console have neither braille nor much else beyond ASCII.
+        let plain = var("TERM").as_deref() == Some("linux") || locale.is_some_and(|l| !speaks_utf8(&l));
+        let ascii = self.ascii.unwrap_or(plain);
         let look = Look::with(self.themes.clone(), self.theme.as_deref(), depth, ascii)?;
         Ok(Look { still: self.reduced_motion.unwrap_or(false), ..look })
     }
@@ -159,7 +166,8 @@ mod tests {
     fn colours_follow_options_then_no_color_then_the_terminal() {
         let term = [("TERM", "xterm-256color")];
         assert_eq!(look(&[], &term).depth, Depth::Ansi256);
-        assert_eq!(look(&[], &[("TERM", "linux")]).theme.name(), "ansi16");
+        let console = look(&[], &[("TERM", "linux")]);
+        assert_eq!((console.theme.name(), console.ascii), ("ansi16", true));
         let none = look(&["--theme", "nord"], &[("NO_COLOR", "1"), ("TERM", "xterm")]);
         assert_eq!(none.depth, Depth::None);
         assert_eq!(look(&[], &[("NO_COLOR", "1")]).theme.name(), "mono");

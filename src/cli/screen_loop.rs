@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::recorder::Recorder;
 use super::run_host::{RunHost, Runs};
 use super::screen_args::Environment;
 use super::{Exit, Failure, ScreenArgs};
@@ -20,7 +21,7 @@ use crate::protocol::event::Level;
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::sensor::Sensors;
 use crate::source::Update;
-use crate::ui::app::{Effect, EffectResult, Look, Model, Msg, Prompt};
+use crate::ui::app::{Answer, Effect, EffectResult, Look, Model, Msg, Prompt};
 use crate::ui::terminal::{self, Terminal};
 use crate::ui::view;
 
@@ -46,7 +47,7 @@ pub trait Remote: Send + Sync {
     /// Switches the mode.
     fn set_mode(&self, request: ModeRequest) -> Pending<Result<ModeChange, String>>;
     /// Sends a prompt and reads the answer to its end, passing its text on. Dropping the future must cancel the request.
-    fn generate(&self, prompt: Prompt, text: mpsc::Sender<String>) -> Pending<Result<(), String>>;
+    fn generate(&self, prompt: Prompt, text: mpsc::Sender<Answer>) -> Pending<Result<(), String>>;
 }
 
 /// A server that somebody attached to.
@@ -61,6 +62,8 @@ pub struct Attachment {
     pub runs: Option<Arc<dyn RunHost>>,
     /// The latest readings of this machine; called once a second, must not block.
     pub sensors: Box<dyn FnMut() -> Sensors + Send>,
+    /// Races run by themselves.
+    pub demo: bool,
 }
 
 /// Says why the dashboard could not open, before anything is started for it.
@@ -91,6 +94,7 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
     let mouse = screen.mouse.into();
+    let mut recorder = screen.record.as_deref().map(Recorder::create).transpose()?;
     let terminal = Terminal::enter(mouse).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
     (model.keys, model.mouse) = (screen.keys.clone(), mouse);
@@ -101,9 +105,18 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     if runs.hosted() {
         model.offer_runs();
     }
+    if attachment.demo {
+        model.demo();
+    }
+    if let Some(recorder) = &mut recorder {
+        let (columns, rows) = terminal.size().map_err(|e| broken(&e))?;
+        model.update(Msg::Resize(columns, rows));
+        recorder.begin(&model)?;
+    }
     let mut session = Session {
         terminal,
         model,
+        recorder,
         remote: attachment.remote,
         runs,
         sensors: attachment.sensors,
@@ -119,24 +132,25 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     let result = session.run(attachment.updates, run_messages, signals).await;
     session.cancel.cancel();
     session.jobs.abort_all();
-    let Session { terminal, runs, .. } = session;
+    let Session { terminal, runs, recorder, .. } = session;
     // This gives the terminal back, before anybody prints the result.
     drop(terminal);
     runs.close().await;
-    result
+    let kept = recorder.map_or(Ok(()), Recorder::finish);
+    result.and(kept)
 }
 
 /// The look that the options and the environment ask for.
-fn look(screen: &ScreenArgs) -> Result<Look, Failure> {
+pub(super) fn look(screen: &ScreenArgs) -> Result<Look, Failure> {
     let var = |name: &str| std::env::var(name).ok();
     screen.look(&Environment { var: &var }).map_err(|e| Failure::new(Exit::Usage, e))
 }
 
-fn broken(error: &io::Error) -> Failure {
+pub(super) fn broken(error: &io::Error) -> Failure {
     Failure::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
@@ -149,13 +163,14 @@ enum Flow {
 struct Session {
     terminal: Terminal,
     model: Model,
+    recorder: Option<Recorder>,
     remote: Arc<dyn Remote>,
     runs: Runs,
     sensors: Box<dyn FnMut() -> Sensors + Send>,
     jobs: JoinSet<EffectResult>,
     cancel: CancellationToken,
     /// Text of the answers to our own prompts.
-    answers: (mpsc::Sender<String>, mpsc::Receiver<String>),
+    answers: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
     /// Least time between two frames.
     frame: Duration,
     /// When the last frame was drawn.
@@ -180,7 +195,10 @@ impl Session {
         let mut look_in = 0;
         let mut updates_open = true;
         let (columns, rows) = self.terminal.size().map_err(|e| broken(&e))?;
-        self.model.update(Msg::Resize(columns, rows));
+        self.take(Msg::Resize(columns, rows))?;
+        if self.recorder.is_some() {
+            self.take(Msg::Recording(true))?;
+        }
         loop {
             self.dirty |= self.model.take_dirty();
             let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.pause());
@@ -199,7 +217,9 @@ impl Session {
                     Some(Err(e)) => return Err(broken(&e)),
                     None => return Err(Failure::new(Exit::Interrupted, "the terminal was closed")),
                 },
-                () = sleep_until(next_frame), if self.dirty => Flow::On,
+                () = sleep_until(next_frame), if self.dirty || self.model.animated() => {
+                    if self.dirty { Flow::On } else { self.take(Msg::Tick { now_ms: now_ms() })? }
+                }
                 _ = ticks.tick() => {
                     let flow = self.take(Msg::Tick { now_ms: now_ms() })?;
                     look_in = if look_in == 0 {
@@ -212,11 +232,14 @@ impl Session {
                     flow
                 }
                 Some(done) = self.jobs.join_next() => {
-                    let result = done.unwrap_or_else(|e| EffectResult::Generate(Err(e.to_string())));
+                    let result = done.unwrap_or_else(|e| EffectResult::Generate {
+                        tag: 0,
+                        result: Err(e.to_string()),
+                    });
                     self.take(Msg::EffectResult(result))?
                 }
                 Some(msg) = run_messages.recv() => self.take(msg)?,
-                Some(text) = self.answers.1.recv() => self.take(Msg::Answer(text))?,
+                Some(answer) = self.answers.1.recv() => self.take(Msg::Answer(answer))?,
                 update = updates.recv(), if updates_open => if let Some(update) = update {
                     self.burst(update, &mut updates)?
                 } else {
@@ -273,6 +296,13 @@ impl Session {
     }
 
     fn take(&mut self, msg: Msg) -> Result<Flow, Failure> {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(failure) = recorder.write(now_ms(), &msg)
+        {
+            self.recorder = None;
+            self.model.update(Msg::Recording(false));
+            self.model.update(Recorder::lost(now_ms(), &failure.message));
+        }
         for effect in self.model.update(msg) {
             let Some(effect) = self.runs.take(effect) else { continue };
             match effect {
@@ -282,11 +312,12 @@ impl Session {
                     self.jobs.spawn(async move { EffectResult::Mode(answer.await) });
                 }
                 Effect::Generate(prompt) => {
+                    let tag = prompt.tag;
                     let answer = self.remote.generate(prompt, self.answers.0.clone());
                     let cancel = self.cancel.clone();
                     self.jobs.spawn(async move {
                         let ended = cancel.run_until_cancelled(answer).await;
-                        EffectResult::Generate(ended.unwrap_or(Ok(())))
+                        EffectResult::Generate { tag, result: ended.unwrap_or(Ok(())) }
                     });
                 }
                 Effect::CancelGeneration => {
@@ -339,13 +370,13 @@ impl Session {
 }
 
 /// What a signal means here.
-enum Signal {
+pub(super) enum Signal {
     Leave(&'static str),
     Continued,
 }
 
 #[cfg(unix)]
-struct Signals {
+pub(super) struct Signals {
     term: tokio::signal::unix::Signal,
     hup: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
@@ -354,7 +385,7 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             term: signal(SignalKind::terminate())?,
@@ -364,7 +395,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Signal {
+    pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.term.recv() => Signal::Leave("SIGTERM"),
             _ = self.hup.recv() => Signal::Leave("SIGHUP"),
@@ -375,15 +406,15 @@ impl Signals {
 }
 
 #[cfg(not(unix))]
-struct Signals;
+pub(super) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         Ok(Self)
     }
 
-    async fn next(&mut self) -> Signal {
+    pub(super) async fn next(&mut self) -> Signal {
         // Without a console this never answers, and the loop must not spin.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

@@ -10,7 +10,7 @@ mod keymap;
 pub use context::Context;
 pub use key::Key;
 use key::{alt, ch, ctrl, on};
-pub use keymap::{Bound, Keymap};
+pub use keymap::{Bound, Change, Keymap};
 
 /// Something that a key can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,10 +38,33 @@ pub enum Action {
     FocusNext,
     FocusPrevious,
     ShowDashboard,
+    ShowPlayground,
+    ShowTree,
     ShowBench,
     ShowCompare,
+    ShowGpu,
     ShowLog,
+    ShowRace,
+    NextScreen,
+    PreviousScreen,
     Palette,
+    EditPrompt,
+    RunPrompt,
+    Repeat,
+    NextMode,
+    StepBack,
+    StepOn,
+    FirstStep,
+    LastStep,
+    Newest,
+    TreeOfStep,
+    NextRequest,
+    Zoom,
+    LeftOut,
+    StartRace,
+    Replay,
+    LeftLane,
+    RightLane,
     Toggle,
     Remove,
     StartRun,
@@ -139,7 +162,7 @@ table! {
     Dashboard FollowNewest [ch('f')] "" "follow the newest request";
     Dashboard Filter [ch('/')] "" "show only log lines that contain a text";
     Dashboard ResetSpeeds [ch('R')] "" "start the comparison of modes afresh";
-    Dashboard FocusNext [on(KeyCode::Tab), on(KeyCode::BackTab)] "" "next panel (text, log)";
+    Dashboard FocusNext [ch('w')] "" "next panel (text, log)";
     Dashboard Up [on(KeyCode::Up), ch('k')] "" "scroll up";
     Dashboard Down [on(KeyCode::Down), ch('j')] "" "scroll down";
     Dashboard PageUp [on(KeyCode::PageUp), ctrl('u')] "" "a page up";
@@ -147,6 +170,68 @@ table! {
     Dashboard Top [ch('g'), on(KeyCode::Home)] "" "to the beginning";
     Dashboard Bottom [ch('G'), on(KeyCode::End)] "" "to the end, and follow it";
     Dashboard Close [on(KeyCode::Esc)] "" "back to the end; dismiss messages";
+    Playground EditPrompt [on(KeyCode::Enter), ch('p'), ch('i')] "prompt" "write the prompt";
+    Playground RunPrompt [on(KeyCode::F(5))] "run" "send the prompt";
+    Playground Repeat [ch('r')] "another mode" "repeat the prompt in a mode that was not tried yet, and compare";
+    Playground StepBack [on(KeyCode::Left), ch('h')] "" "round before";
+    Playground StepOn [on(KeyCode::Right), ch('l')] "round" "round after";
+    Playground FirstStep [ch('g'), on(KeyCode::Home)] "" "first round";
+    Playground LastStep [ch('G'), on(KeyCode::End)] "" "newest round, and follow it";
+    Playground PageUp [on(KeyCode::PageUp), ctrl('u')] "" "ten rounds back";
+    Playground PageDown [on(KeyCode::PageDown), ctrl('d')] "" "ten rounds on";
+    Playground Up [on(KeyCode::Up), ch('k')] "attempt" "attempt before";
+    Playground Down [on(KeyCode::Down), ch('j')] "" "attempt after";
+    Playground TreeOfStep [ch('v')] "tree" "the tree of this round";
+    Playground ModeOff [ch('o')] "" "repeat the prompt in plain decoding";
+    Playground ModeDflash [ch('d')] "" "repeat the prompt with DFlash";
+    Playground ModeDdtree [ch('t')] "" "repeat the prompt with DDTree";
+    Playground ModeAuto [ch('a')] "" "repeat the prompt in auto";
+    Playground Rejected [ch('x')] "rejects" "rejected drafts: of this round, of all rounds, clean text";
+    Playground MaxTokens [on(KeyCode::F(2))] "" "tokens to generate at most: next choice";
+    Playground Temperature [on(KeyCode::F(3))] "" "temperature: next choice";
+    Playground NextMode [on(KeyCode::F(4))] "" "mode of the next run: the server's, or one of its own";
+    Playground StartRace [ch('R')] "race" "race the prompt in two modes";
+    Playground Close [on(KeyCode::Esc)] "" "back to the newest round; dismiss messages";
+    PlaygroundEdit Confirm [on(KeyCode::Enter), on(KeyCode::F(5))] "run" "send the prompt";
+    PlaygroundEdit Newline [alt(KeyCode::Enter), ctrl('j')] "newline" "new line";
+    PlaygroundEdit MaxTokens [on(KeyCode::F(2))] "tokens" "tokens to generate at most: next choice";
+    PlaygroundEdit Temperature [on(KeyCode::F(3))] "temperature" "temperature: next choice";
+    PlaygroundEdit NextMode [on(KeyCode::F(4))] "mode" "mode of the next run: the server's, or one of its own";
+    PlaygroundEdit HistoryOlder [ctrl('p')] "older" "older prompt (also ↑ in the first line)";
+    PlaygroundEdit HistoryNewer [ctrl('n')] "" "newer prompt (also ↓ in the last line)";
+    PlaygroundEdit LineStart [ctrl('a'), on(KeyCode::Home)] "" "to the beginning of the line";
+    PlaygroundEdit LineEnd [ctrl('e'), on(KeyCode::End)] "" "to the end of the line";
+    PlaygroundEdit DeleteWord [ctrl('w'), alt(KeyCode::Backspace)] "" "delete the word before the cursor";
+    PlaygroundEdit DeleteToStart [ctrl('u')] "" "delete to the beginning of the line";
+    PlaygroundEdit DeleteToEnd [ctrl('k')] "" "delete to the end of the line";
+    PlaygroundEdit Close [on(KeyCode::Esc), on(KeyCode::Tab)] "to the answer" "leave the editor; the text is kept";
+    Tree StepBack [on(KeyCode::Left), ch('h')] "" "round before";
+    Tree StepOn [on(KeyCode::Right), ch('l')] "round" "round after";
+    Tree FirstStep [ch('g'), on(KeyCode::Home)] "" "first round";
+    Tree LastStep [ch('G'), on(KeyCode::End)] "newest" "newest round, and follow it";
+    Tree PageUp [on(KeyCode::PageUp), ctrl('u')] "" "ten rounds back";
+    Tree PageDown [on(KeyCode::PageDown), ctrl('d')] "" "ten rounds on";
+    Tree Up [on(KeyCode::Up), ch('k')] "" "node above";
+    Tree Down [on(KeyCode::Down), ch('j')] "node" "node below";
+    Tree NextRequest [ch('n')] "request" "next request";
+    Tree Newest [ch('f')] "" "follow the newest request";
+    Tree Zoom [ch('z')] "zoom" "hide branches below a probability: all, .01, .05, .20";
+    Tree LeftOut [ch('x')] "left out" "show candidates that the budget left out, or not";
+    Tree Pause [ch(' ')] "pause" "freeze the view; collecting goes on";
+    Tree ModeDdtree [ch('t')] "" "DDTree: switch the server to trees";
+    Tree Less [ch('[')] "" "halve the tree budget";
+    Tree More [ch(']')] "" "double the tree budget";
+    Tree Close [on(KeyCode::Esc)] "" "drop the selected node; then back to the newest round";
+    Gpu Pause [ch(' ')] "pause" "freeze the view; collecting goes on";
+    Gpu Up [on(KeyCode::Up), ch('k')] "" "GPU above";
+    Gpu Down [on(KeyCode::Down), ch('j')] "gpu" "GPU below";
+    Gpu Close [on(KeyCode::Esc)] "" "dismiss messages";
+    Race StartRace [ch('s'), on(KeyCode::F(5))] "start" "run both modes, then replay them side by side";
+    Race Replay [ch('r')] "replay" "replay the race from its start";
+    Race LeftLane [ch('[')] "left mode" "mode of the left lane: next on offer";
+    Race RightLane [ch(']')] "right mode" "mode of the right lane: next on offer";
+    Race EditPrompt [on(KeyCode::Enter), ch('p')] "prompt" "write the prompt in the playground";
+    Race Close [on(KeyCode::Esc)] "" "end the unattended races; dismiss messages";
     BenchPlan StartRun [ch('s'), on(KeyCode::F(5))] "start" "start the run";
     BenchPlan DryRun [ch('n')] "dry run" "make the plan and estimate its time; nothing is sent";
     BenchPlan Toggle [ch(' ')] "choose" "take a suite or mode in, or leave it out";
@@ -154,7 +239,7 @@ table! {
     BenchPlan Left [on(KeyCode::Left), ch('h'), ch('-')] "less" "previous choice";
     BenchPlan Right [on(KeyCode::Right), ch('l'), ch('+')] "more" "next choice";
     BenchPlan Remove [on(KeyCode::Delete), ch('x')] "" "remove a suite or mode of your own";
-    BenchPlan FocusNext [on(KeyCode::Tab), on(KeyCode::BackTab)] "plan/results" "between plan and results";
+    BenchPlan FocusNext [ch('w')] "plan/results" "between plan and results";
     BenchPlan Up [on(KeyCode::Up), ch('k')] "" "entry above; scroll up";
     BenchPlan Down [on(KeyCode::Down), ch('j')] "" "entry below; scroll down";
     BenchPlan PageUp [on(KeyCode::PageUp), ctrl('u')] "" "a page up";
@@ -175,8 +260,8 @@ table! {
     Compare Down [on(KeyCode::Down), ch('j')] "run" "older run";
     Compare Left [on(KeyCode::Left), ch('h')] "" "modes to the left";
     Compare Right [on(KeyCode::Right), ch('l')] "modes" "modes to the right";
-    Compare FocusNext [on(KeyCode::Tab)] "plot" "next plot";
-    Compare FocusPrevious [on(KeyCode::BackTab)] "" "previous plot";
+    Compare FocusNext [ch('w')] "plot" "next plot";
+    Compare FocusPrevious [ch('W')] "" "previous plot";
     Compare Suite [ch('s')] "suite" "next suite (and concurrency)";
     Compare Difference [ch('d')] "difference" "first differing outputs, side by side";
     Compare Export [ch('e')] "export" "write the run as Markdown, JSON, HTML or CSV";
@@ -197,9 +282,15 @@ table! {
     Log Level [ch('L')] "level" "all lines, warnings and errors, errors only";
     Log Close [on(KeyCode::Esc)] "" "back to the end; dismiss messages";
     Screens ShowDashboard [ch('1')] "" "dashboard";
+    Screens ShowPlayground [ch('2')] "" "playground: one prompt, round by round";
+    Screens ShowTree [ch('3')] "" "tree: the draft tree of a round";
     Screens ShowBench [ch('4')] "" "bench: measure modes against each other";
     Screens ShowCompare [ch('5')] "" "compare: runs that were kept";
+    Screens ShowGpu [ch('6')] "" "gpu: load, memory, power, clocks, temperature";
     Screens ShowLog [ch('7')] "" "log";
+    Screens ShowRace [ch('8')] "" "race: two modes side by side";
+    Screens NextScreen [on(KeyCode::Tab)] "" "next screen";
+    Screens PreviousScreen [on(KeyCode::BackTab)] "" "screen before";
     Screens Palette [ch(':'), ctrl('p')] "" "find a command by its description";
     Screens Theme [ch('T')] "" "choose a theme";
     Screens Copy [ch('y')] "" "copy what this screen is about (OSC 52)";

@@ -37,11 +37,18 @@ impl Editor {
 
     /// Takes the text out and remembers it; `None` when there is nothing but space.
     pub fn take(&mut self) -> Option<String> {
+        let text = self.keep()?;
+        self.text.clear();
+        self.cursor = 0;
+        Some(text)
+    }
+
+    /// Remembers the text, which stays where it is; `None` when there is nothing but space.
+    pub fn keep(&mut self) -> Option<String> {
         if self.text.trim().is_empty() {
             return None;
         }
-        let text = std::mem::take(&mut self.text);
-        self.cursor = 0;
+        let text = self.text.clone();
         self.walking = None;
         self.history.retain(|h| *h != text);
         self.history.push(text.clone());

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use crate::protocol::event::{FinishReason, RequestEvent, RequestMetrics, RequestPhase};
 use crate::protocol::trace::{Round, Token};
 
+use super::rounds::Traced;
+
 /// Pieces kept of one text; the oldest lines go first.
 const MAX_PIECES: usize = 40_000;
 /// Pieces of one line; a longer line is broken.
@@ -105,6 +107,21 @@ impl Stream {
             partial: Vec::new(),
             next_step: None,
         }
+    }
+
+    /// The answer of a request whose rounds are known, without its prompt.
+    pub fn of(traced: &Traced) -> Self {
+        let mut stream = Self::new(&traced.id);
+        stream.next_step = traced.rounds.first().map(|r| r.step);
+        // The first token belongs to no round.
+        stream.last_step = u64::MAX;
+        if let Some((token, _)) = &traced.first {
+            stream.token(token, Kind::Plain);
+        }
+        for round in &traced.rounds {
+            stream.round(round);
+        }
+        stream
     }
 
     /// Lines of the text, oldest first.

@@ -20,6 +20,7 @@ fn round(step: u64, mode: Mode, proposed: &[(&str, usize)], accepted: &[usize], 
                 depth: 1,
             })
             .collect(),
+        left_out: Vec::new(),
         accepted: accepted.to_vec(),
         bonus: Token::default(),
         committed: committed.iter().map(|b| Token::new(1, b)).collect(),

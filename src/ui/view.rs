@@ -7,7 +7,7 @@ use ratatui::widgets::{Clear, Widget};
 use super::app::{Model, Overlay};
 use super::ascii;
 use super::paint::{self, Row};
-use super::screen::{Screen, bench, compact, compare, dashboard, log};
+use super::screen::{Screen, bench, compact, compare, dashboard, gpu, log, playground, race, tree};
 use super::theme::Role;
 use super::widget::{difference, export_menu, footer, help, mode_menu, palette, prompt_box, theme_list};
 
@@ -28,6 +28,10 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
                 Screen::Bench => bench::draw(model, screen, buf),
                 Screen::Compare => compare::draw(model, screen, buf),
                 Screen::Log => log::draw(model, screen, buf),
+                Screen::Playground => playground::draw(model, screen, buf),
+                Screen::Tree => tree::draw(model, screen, buf),
+                Screen::Gpu => gpu::draw(model, screen, buf),
+                Screen::Race => race::draw(model, screen, buf),
             }
         } else {
             compact::draw(model, screen, buf);

@@ -140,11 +140,11 @@ pub fn tail(stream: &Stream, columns: usize, height: usize, skip: usize, rejects
         let mut laid = rows(line, columns, rejects, stream.last_step);
         laid.reverse();
         out.extend(laid);
-        if out.len() >= height + skip {
+        if out.len() >= height.saturating_add(skip) {
             break;
         }
     }
-    out.truncate(height + skip);
+    out.truncate(height.saturating_add(skip));
     let mut window: Vec<_> = out.into_iter().skip(skip).collect();
     window.reverse();
     window

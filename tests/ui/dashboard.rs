@@ -346,7 +346,7 @@ fn a_long_message_can_be_read_in_the_big_log() {
     let message = "the prompt has 11 tokens but the context holds 3, and at least one must be left for the answer; shorten the \
                    prompt or start with a larger --context";
     for _ in 0..30 {
-        model.update(Msg::EffectResult(EffectResult::Generate(Err(message.into()))));
+        model.update(Msg::EffectResult(EffectResult::Generate { tag: 1, result: Err(message.into()) }));
     }
     has(&model, &["l in the log"]);
     model.toast = None;

@@ -137,11 +137,11 @@ fn a_prompt_is_written_sent_and_rerun() {
     assert_eq!(key(&mut model, 'r').len(), 1);
     assert_eq!(model.own_running, 2);
     assert_eq!(ctrl(&mut model, 'x'), [Effect::CancelGeneration]);
-    for _ in 0..2 {
-        model.update(Msg::EffectResult(EffectResult::Generate(Ok(()))));
+    for tag in 1..=2 {
+        model.update(Msg::EffectResult(EffectResult::Generate { tag, result: Ok(()) }));
     }
     assert_eq!(ctrl(&mut model, 'x'), []);
-    model.update(Msg::EffectResult(EffectResult::Generate(Err("429: the queue is full".into()))));
+    model.update(Msg::EffectResult(EffectResult::Generate { tag: 2, result: Err("429: the queue is full".into()) }));
     assert!(text(&draw(&model)).contains("the queue is full"));
 }
 
@@ -221,7 +221,7 @@ fn scrolling_stays_within_the_text_and_follows_the_end_again() {
     assert_eq!(model.text_scroll, top - 1);
     key(&mut model, 'G');
     assert_eq!(model.text_scroll, 0);
-    press(&mut model, KeyCode::Tab);
+    key(&mut model, 'w');
     press(&mut model, KeyCode::PageUp);
     assert_eq!(model.text_scroll, 0);
     key(&mut model, 'l');

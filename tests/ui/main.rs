@@ -3,7 +3,10 @@
 mod bless;
 mod dashboard;
 mod keys;
+mod pointer;
 mod runs;
 mod sample;
 mod session;
 mod sizes;
+mod snapshots;
+mod themes;

@@ -213,6 +213,7 @@ pub fn round(id: &str, step: u64, mode: Mode, taken: &[Token], at_ms: u64) -> Ro
         step,
         mode,
         proposed,
+        left_out: Vec::new(),
         accepted: (0..=drafts).collect(),
         bonus: taken.last().cloned().unwrap_or_default(),
         committed: taken.to_vec(),

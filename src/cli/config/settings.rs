@@ -50,7 +50,7 @@ impl Setting {
 macro_rules! settings {
     ($($section:ident $key:ident $kind:ident $example:literal $about:literal;)+) => {
         /// Every setting, in the order of the template.
-        pub const SETTINGS: &[Setting] = &[$(Setting {
+        pub static SETTINGS: &[Setting] = &[$(Setting {
             section: stringify!($section),
             key: stringify!($key),
             kind: Kind::$kind,

@@ -192,6 +192,7 @@ impl Controller {
             logprobs: Vec::with_capacity(size),
             parents: tree.parents[..size].to_vec(),
             depths: tree.depths[..size].to_vec(),
+            left_out: Vec::new(),
         };
         for node in 0..size {
             let slot = kept.depths[node] - 1;

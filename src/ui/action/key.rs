@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use serde::{Deserialize, Serialize};
 
 /// A key with its modifiers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key(pub KeyCode, pub KeyModifiers);
 
 pub(super) const fn ch(c: char) -> Key {

@@ -29,6 +29,9 @@ impl Bound {
     }
 }
 
+/// Place, action and its keys.
+pub type Change = (String, String, Vec<Key>);
+
 /// All bindings, in table order. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keymap {
@@ -121,6 +124,25 @@ impl Keymap {
             problems.push("keys.global.quit: one key must be left to quit with".into());
         }
         problems
+    }
+
+    /// What differs from the table: place, action and keys, by name.
+    pub fn changes(&self) -> Vec<Change> {
+        let lines = self.lines.iter().zip(TABLE).filter(|(line, b)| line.keys != b.keys);
+        lines.map(|(line, _)| (line.context.name().into(), line.action.name(), line.keys.clone())).collect()
+    }
+
+    /// The table with such changes; names that are not known any more are left out.
+    #[must_use]
+    pub fn changed(changes: &[Change]) -> Self {
+        let mut lines = Self::default().lines.to_vec();
+        for (context, action, keys) in changes {
+            let known = lines.iter_mut().find(|l| l.context.name() == *context && l.action.name() == *action);
+            if let Some(line) = known {
+                line.keys.clone_from(keys);
+            }
+        }
+        Self { lines: lines.into() }
     }
 
     /// Every line.

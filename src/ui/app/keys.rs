@@ -72,6 +72,10 @@ impl Model {
                 self.log_action(action);
                 Vec::new()
             }
+            Context::Playground | Context::PlaygroundEdit => self.playground_action(action),
+            Context::Tree => self.tree_action(action),
+            Context::Gpu => self.gpu_action(action),
+            Context::Race => self.race_action(action),
             Context::Field => self.field_action(action),
             Context::Palette => self.palette_action(action),
             Context::Themes => self.themes_action(action),
@@ -81,7 +85,7 @@ impl Model {
         }
     }
 
-    fn dashboard_action(&mut self, action: Action) -> Vec<Effect> {
+    pub(super) fn dashboard_action(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Prompt => self.overlay = Some(Overlay::Prompt),
             Action::ModeMenu => {
@@ -131,7 +135,7 @@ impl Model {
         Vec::new()
     }
 
-    fn mode_action(&mut self, action: Action) -> Vec<Effect> {
+    pub(super) fn mode_action(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::ModeOff => self.set_mode(Mode::Off),
             Action::ModeDflash => self.set_mode(Mode::Dflash),
@@ -168,8 +172,7 @@ impl Model {
     fn prompt_action(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Close => self.overlay = None,
-            Action::MaxTokens => self.max_tokens = after(&MAX_TOKENS, self.max_tokens),
-            Action::Temperature => self.temperature = after(&TEMPERATURES, self.temperature),
+            Action::MaxTokens | Action::Temperature => self.turn_parameter(action),
             Action::Confirm => {
                 if !self.can_generate() {
                     return Vec::new();
@@ -185,6 +188,15 @@ impl Model {
             }
         }
         Vec::new()
+    }
+
+    /// The next choice of a parameter of prompts.
+    pub(super) fn turn_parameter(&mut self, action: Action) {
+        match action {
+            Action::MaxTokens => self.max_tokens = after(&MAX_TOKENS, self.max_tokens),
+            Action::Temperature => self.temperature = after(&TEMPERATURES, self.temperature),
+            _ => {}
+        }
     }
 
     fn help_action(&mut self, action: Action) {
@@ -298,7 +310,7 @@ impl Model {
         self.switch.ask(request, in_force).map(Effect::SetMode).into_iter().collect()
     }
 
-    fn can_generate(&mut self) -> bool {
+    pub(super) fn can_generate(&mut self) -> bool {
         if self.data.ready() {
             return true;
         }
@@ -317,14 +329,27 @@ impl Model {
     }
 
     fn send(&mut self, text: String) -> Vec<Effect> {
-        self.own_running += 1;
         self.follow = None;
         self.text_scroll = 0;
+        vec![self.generate(text, self.max_tokens, self.temperature, ModeRequest::default()).1]
+    }
+
+    /// Sends a prompt; returns the tag under which its answer comes.
+    pub(super) fn generate(
+        &mut self,
+        text: String,
+        max_tokens: usize,
+        temperature: f32,
+        mode: ModeRequest,
+    ) -> (u64, Effect) {
+        self.own_running += 1;
+        self.tags += 1;
+        let tag = self.tags;
         let native = self.data.kind() == Some(ServerKind::Native);
         let target = self.data.state.as_ref().and_then(|s| s.target.as_ref());
         let model = target.filter(|_| !native).map(|t| t.name.clone());
         self.data.answer_begins(&text);
-        vec![Effect::Generate(Prompt { text, max_tokens: self.max_tokens, temperature: self.temperature, model })]
+        (tag, Effect::Generate(Prompt { text, max_tokens, temperature, model, mode, tag }))
     }
 
     fn cancel(&mut self) -> Vec<Effect> {

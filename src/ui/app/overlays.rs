@@ -28,6 +28,7 @@ impl Model {
                 self.editor.insert(text);
                 self.tell_overflow();
             }
+            Context::PlaygroundEdit => self.editor.insert(text),
             Context::Palette => self.palette.insert(line),
             Context::Field => {
                 if let Some(field) = self.open_field() {
@@ -47,6 +48,7 @@ impl Model {
                 self.tell_overflow();
                 typed
             }
+            Context::PlaygroundEdit => self.editor.key(event),
             Context::Palette => {
                 if let Some(Overlay::Palette(at)) = &mut self.overlay {
                     *at = 0;
@@ -67,6 +69,8 @@ impl Model {
     /// What every screen does. `None` for actions of a single screen.
     pub(super) fn every_screen(&mut self, action: Action) -> Option<Vec<Effect>> {
         match action {
+            Action::NextScreen => return Some(self.show(self.screen.beside(true))),
+            Action::PreviousScreen => return Some(self.show(self.screen.beside(false))),
             Action::Palette => {
                 self.palette = crate::ui::editor::Editor::default();
                 self.overlay = Some(Overlay::Palette(0));
@@ -96,7 +100,7 @@ impl Model {
     }
 
     /// Goes to a screen.
-    fn show(&mut self, screen: Screen) -> Vec<Effect> {
+    pub(super) fn show(&mut self, screen: Screen) -> Vec<Effect> {
         if self.screen != screen {
             self.log_scroll = 0;
             self.log_filter.clear();

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Screen, bench, compare};
+use super::{Screen, bench, compare, gpu, playground, race, tree};
 use crate::ui::app::Model;
 use crate::ui::format::{self, percent, short, used_of};
 use crate::ui::paint::Row;
@@ -31,7 +31,11 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         match model.screen {
             Screen::Bench => bench::compact(model, body, buf),
             Screen::Compare => compare::compact(model, body, buf),
-            _ => super::log::lines(model, body, buf),
+            Screen::Playground => playground::compact(model, body, buf),
+            Screen::Tree => tree::compact(model, body, buf),
+            Screen::Gpu => gpu::compact(model, body, buf),
+            Screen::Race => race::compact(model, body, buf),
+            Screen::Log | Screen::Dashboard => super::log::lines(model, body, buf),
         }
         return;
     }
@@ -64,6 +68,9 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         },
     );
     let mut lines: Vec<(&str, String)> = header::alerts(model).into_iter().map(|(_, text)| ("!", text)).collect();
+    if data.lagged > 0 {
+        lines.push(("!", format!("lagged: {} events lost", format::count(data.lagged))));
+    }
     lines.extend([
         ("decode", format!("{} tok/s", short(sample.and_then(|s| s.decode_tok_s)))),
         (tau, format!("{} tok/round", short(sample.and_then(|s| s.tau)))),

@@ -3,6 +3,7 @@
 pub mod acceptance_strip;
 pub mod chart;
 pub mod difference;
+pub mod digits;
 pub mod export_menu;
 pub mod footer;
 pub mod header;
@@ -21,6 +22,9 @@ pub mod run_plots;
 pub mod run_table;
 pub mod sensor_panel;
 pub mod stage_bar;
+pub mod step_panel;
 pub mod theme_list;
 pub mod throughput;
+pub mod token_label;
 pub mod token_stream;
+pub mod tree_view;
