@@ -7,6 +7,7 @@ pub mod decode;
 mod load;
 mod measure;
 pub mod model;
+pub mod profile;
 pub mod rounds;
 pub mod sampler;
 mod scheduler;

@@ -5,6 +5,7 @@ mod attention;
 mod gemm;
 mod lanes;
 mod level;
+mod limits;
 mod pack;
 mod pool;
 mod vnni;

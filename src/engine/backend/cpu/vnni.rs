@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::{
     __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_epi32, _mm512_and_si512, _mm512_cvtepi32_ps,
-    _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8,
+    _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_reduce_add_epi32, _mm512_set1_epi8,
     _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
 };
 
@@ -148,4 +148,26 @@ unsafe fn q8<const R: usize>(
         // SAFETY: `out[i]` is 16 floats.
         unsafe { _mm512_storeu_ps(out[i].as_mut_ptr(), acc[i]) };
     }
+}
+
+/// Operations of one step of [`peak`].
+pub const PEAK_STEP_OPS: usize = 16 * 64 * 2;
+
+/// As many dots as this processor can do, out of registers.
+pub fn peak(steps: usize) -> i32 {
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    fn body(steps: usize) -> i32 {
+        let mut acc = [_mm512_setzero_si512(); 16];
+        let mut w = _mm512_set1_epi8(3);
+        for _ in 0..steps {
+            for a in &mut acc {
+                *a = _mm512_dpbusd_epi32(*a, w, w);
+            }
+            // Unknown to the compiler, or it would sum the series.
+            w = std::hint::black_box(w);
+        }
+        acc.iter().map(|&a| _mm512_reduce_add_epi32(a)).fold(0, i32::wrapping_add)
+    }
+    // SAFETY: callers are at `Level::Vnni`, which was detected.
+    unsafe { body(steps) }
 }
