@@ -23,7 +23,7 @@ pub fn costs<B: Backend>(core: &mut Core<B>) -> Option<Costs> {
     let ids: Vec<u32> = (0..(CONTEXT + 32) as u32).map(|i| (i * 7 + 1) % vocab).collect();
     let Core { backend, target, drafter, .. } = core;
     let drafter = drafter.as_mut()?;
-    let mut cache = backend.cache(target.config.layers, &target.heads);
+    let mut cache = backend.cache(target.config.layers, &target.heads, target.is_exact());
     backend.reserve(&mut cache, CONTEXT + 32);
     let mut rows = Rows::default();
     let mut pass = |backend: &mut B, start: usize, count: usize| {
@@ -48,7 +48,7 @@ pub fn costs<B: Backend>(core: &mut Core<B>) -> Option<Costs> {
         verify.push((count, ms.max(before)));
     }
 
-    let mut cache = backend.cache(drafter.config.layers.len(), &drafter.heads);
+    let mut cache = backend.cache(drafter.config.layers.len(), &drafter.heads, target.is_exact());
     let width = drafter.feature_width();
     let block = Some((ids[0], drafter.config.block_size));
     let mut draft = f64::INFINITY;

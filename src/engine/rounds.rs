@@ -103,8 +103,9 @@ impl<B: Backend> Core<B> {
 
     /// A new sequence.
     pub fn sequence(&self, prompt: Vec<u32>, max_len: usize, stop_tokens: Vec<u32>, sampling: Sampling) -> Sequence<B> {
-        let cache = self.backend.cache(self.target.config.layers, &self.target.heads);
-        let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads));
+        let exact = self.target.is_exact();
+        let cache = self.backend.cache(self.target.config.layers, &self.target.heads, exact);
+        let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads, exact));
         Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft)
     }
 

@@ -88,7 +88,7 @@ struct Bench {
 
 impl Bench {
     fn new(core: Pair, ask: Ask) -> Self {
-        let cache = core.backend.cache(core.target.config.layers, &core.target.heads);
+        let cache = core.backend.cache(core.target.config.layers, &core.target.heads, core.target.is_exact());
         let mut bench = Self {
             cache,
             core,

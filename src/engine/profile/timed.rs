@@ -118,8 +118,8 @@ impl<B: Backend> Backend for Timed<B> {
         self.inner.buf(width)
     }
 
-    fn cache(&self, layers: usize, heads: &Heads) -> B::Cache {
-        self.inner.cache(layers, heads)
+    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> B::Cache {
+        self.inner.cache(layers, heads, exact)
     }
 
     fn reserve(&self, cache: &mut B::Cache, slots: usize) {

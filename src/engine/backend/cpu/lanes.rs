@@ -1,7 +1,8 @@
 //! Row-wise loops in 16 lanes with a fixed order of summation: norms, quantisation, gate, softmax.
-#![allow(clippy::inline_always, clippy::needless_range_loop)]
+#![allow(unsafe_code, clippy::inline_always, clippy::needless_range_loop)]
 
 use super::level::{fma, multiversion};
+use super::shared::Shared;
 
 /// Lanes of every reduction, whatever the registers are.
 pub const LANES: usize = 16;
@@ -48,11 +49,26 @@ multiversion! {
     pub fn rms_norm = rms_norm_body(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
 }
 
+/// Where a row goes in a store of quantised rows.
+#[derive(Debug)]
+pub struct Places<'a> {
+    /// Number of the row.
+    pub row: usize,
+    /// Rows in all.
+    pub rows: usize,
+    /// `[block][row][32]`.
+    pub q: &'a Shared<i8>,
+    /// `[block][row]`.
+    pub scale: &'a Shared<f32>,
+    /// `[block][row]`.
+    pub total: &'a Shared<i32>,
+    /// `[block][row]`.
+    pub sum: &'a Shared<f32>,
+}
+
 #[inline(always)]
-fn quantise_body<const FMA: bool>(x: &[f32], q: &mut [i8], scale: &mut [f32], sum: &mut [f32]) {
-    let (blocks, _) = x.as_chunks::<BLOCK>();
-    let (q, _) = q.as_chunks_mut::<BLOCK>();
-    for (j, (block, q)) in blocks.iter().zip(q).enumerate() {
+fn quantise_body<const FMA: bool>(x: &[f32], to: &Places<'_>) {
+    for (j, block) in x.as_chunks::<BLOCK>().0.iter().enumerate() {
         let mut lanes = [0.0f32; LANES];
         for i in 0..LANES {
             lanes[i] = block[i].abs().max(block[i + LANES].abs());
@@ -66,27 +82,43 @@ fn quantise_body<const FMA: bool>(x: &[f32], q: &mut [i8], scale: &mut [f32], su
         }
         let d = lanes[0] / 127.0;
         let inverse = if d > 0.0 { 1.0 / d } else { 0.0 };
+        let at = j * to.rows + to.row;
+        // SAFETY: each row is one thread's, and so are its places.
+        let q = unsafe { to.q.slice(at * BLOCK, BLOCK) };
         let mut total = 0i32;
         for i in 0..BLOCK {
-            let v = (block[i] * inverse).round_ties_even() as i32;
+            let v = round(block[i] * inverse).1;
             q[i] = v as i8;
             total += v;
         }
-        scale[j] = d;
-        sum[j] = d * total as f32;
+        // SAFETY: as above.
+        unsafe {
+            to.scale.set(at, d);
+            to.total.set(at, total);
+            to.sum.set(at, d * total as f32);
+        }
     }
 }
 multiversion! {
-    /// Blocks of 32 to 8 bits: `q = round(x / d)`, `d = max|x| / 127`; also `d · Σq` a block, which the offset of
-    /// 4-bit weights is multiplied by.
-    pub fn quantise = quantise_body(x: &[f32], q: &mut [i8], scale: &mut [f32], sum: &mut [f32])
+    /// Blocks of 32 to 8 bits: `q = round(x / d)`, `d = max|x| / 127`; also `Σq` and `d · Σq` a block, which the
+    /// offsets of weights are multiplied by.
+    pub fn quantise = quantise_body(x: &[f32], to: &Places<'_>)
+}
+
+/// The nearest whole number of `|x| < 2^22`, ties to even, as float and integer: adding 1.5·2^23 leaves it in the lowest
+/// bits. A cast would keep compilers from using vectors, since it must check for what no integer holds.
+#[inline(always)]
+fn round(x: f32) -> (f32, i32) {
+    const SHIFT: f32 = 12_582_912.0;
+    let shifted = x + SHIFT;
+    (shifted - SHIFT, shifted.to_bits().wrapping_sub(SHIFT.to_bits()) as i32)
 }
 
 /// `e^x` for `x ≤ 88`, relative error about 1e-7 (the Cephes polynomial); below −87 it is `e^-87`.
 #[inline(always)]
 pub fn exp<const FMA: bool>(x: f32) -> f32 {
     let x = x.clamp(-87.0, 88.0);
-    let n = (x * std::f32::consts::LOG2_E).round_ties_even();
+    let (n, exponent) = round(x * std::f32::consts::LOG2_E);
     let r = fma::<FMA>(n, -0.693_359_4, x);
     let r = fma::<FMA>(n, 2.121_944_4e-4, r);
     let mut p = 1.987_569_1e-4;
@@ -96,7 +128,7 @@ pub fn exp<const FMA: bool>(x: f32) -> f32 {
     p = fma::<FMA>(p, r, 1.666_666_5e-1);
     p = fma::<FMA>(p, r, 0.5);
     let y = fma::<FMA>(r * r, p, r) + 1.0;
-    y * f32::from_bits(((n as i32 + 127) as u32) << 23)
+    y * f32::from_bits(((exponent + 127) as u32) << 23)
 }
 
 #[inline(always)]
@@ -196,14 +228,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn levels() -> Vec<Level> {
-        [Level::Portable, Level::Avx2, Level::Vnni].into_iter().filter(|&l| l <= Level::detect()).collect()
-    }
-
     proptest! {
         #[test]
         fn loops_agree_with_f64(x in proptest::collection::vec(-30.0f32..30.0, 1..100)) {
-            for level in levels() {
+            for level in Level::available() {
                 let max = x.iter().fold(f64::MIN, |a, &b| a.max(f64::from(b)));
                 let want = max + x.iter().map(|&v| (f64::from(v) - max).exp()).sum::<f64>().ln();
                 prop_assert!((f64::from(log_sum_exp(level, &x)) - want).abs() < 1e-4);
@@ -227,13 +255,25 @@ mod tests {
         #[test]
         fn quantised_blocks_are_the_same_at_every_level(x in proptest::collection::vec(-5.0f32..5.0, 64)) {
             let mut seen = Vec::new();
-            for level in levels() {
-                let (mut q, mut d, mut s) = (vec![0i8; 64], vec![0.0; 2], vec![0.0; 2]);
-                quantise(level, &x, &mut q, &mut d, &mut s);
+            for level in Level::available() {
+                let (mut q, mut d, mut t, mut s) = (vec![0i8; 64], vec![0.0; 2], vec![0; 2], vec![0.0; 2]);
+                let places = Places {
+                    row: 0,
+                    rows: 1,
+                    q: &Shared::new(&mut q),
+                    scale: &Shared::new(&mut d),
+                    total: &Shared::new(&mut t),
+                    sum: &Shared::new(&mut s),
+                };
+                quantise(level, &x, &places);
                 for (i, &v) in x.iter().enumerate() {
                     prop_assert!((f32::from(q[i]) * d[i / 32] - v).abs() <= d[i / 32] * 0.501);
                 }
-                seen.push((q, d, s));
+                for (i, block) in q.chunks(32).enumerate() {
+                    prop_assert_eq!(t[i], block.iter().map(|&v| i32::from(v)).sum::<i32>());
+                    prop_assert_eq!(s[i], d[i] * t[i] as f32);
+                }
+                seen.push((q, d, t, s));
             }
             prop_assert!(seen.windows(2).all(|w| w[0] == w[1]));
         }
@@ -241,7 +281,7 @@ mod tests {
 
     #[test]
     fn gate_is_silu() {
-        for level in levels() {
+        for level in Level::available() {
             let mut out = [0.0; 2];
             gated(level, &[1.0, -20.0, 3.0, 2.0], &mut out);
             assert!((out[0] - 3.0 / (1.0 + (-1.0f32).exp())).abs() < 1e-6);

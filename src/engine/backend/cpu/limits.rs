@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Cpu;
 use super::level::Level;
 #[cfg(target_arch = "x86_64")]
-use super::vnni;
+use super::{amx, vnni};
 
 /// Passes over the buffer and repetitions of the arithmetic; the fastest counts, since a limit is asked for.
 const RUNS: usize = 7;
@@ -34,19 +34,25 @@ impl Cpu {
     pub fn integer_peak(&mut self) -> Option<f64> {
         #[cfg(target_arch = "x86_64")]
         {
-            let per_step = match self.level {
-                Level::Vnni => vnni::PEAK_STEP_OPS,
+            let (steps, per_step) = match self.level {
+                Level::Amx => (STEPS / 20, amx::PEAK_STEP_OPS),
+                Level::Vnni => (STEPS, vnni::PEAK_STEP_OPS),
                 _ => return None,
             };
+            let amx = self.level == Level::Amx;
             let mut best = f64::INFINITY;
             for _ in 0..RUNS {
                 let clock = Instant::now();
                 self.pool.run(&|_| {
-                    black_box(vnni::peak(STEPS));
+                    if amx {
+                        amx::peak(steps);
+                    } else {
+                        black_box(vnni::peak(steps));
+                    }
                 });
                 best = best.min(clock.elapsed().as_secs_f64());
             }
-            Some((STEPS * per_step * self.pool.count()) as f64 / best)
+            Some((steps * per_step * self.pool.count()) as f64 / best)
         }
         #[cfg(not(target_arch = "x86_64"))]
         None
