@@ -70,17 +70,13 @@ pub struct Tiles {
 }
 
 impl Tiles {
-    /// Shapes this thread's registers: 0 and 1 take sums, 2 and 3 activations, 4 and 5 weights.
+    /// Shapes this thread's registers: 0 to 3 take sums, 4 and 5 activations, 6 and 7 weights.
     pub fn shape(rows: usize) -> Self {
-        let rows = padded(rows);
-        let mut config =
-            Config { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
-        for (register, bytes, count) in
-            [(0, 64, rows), (1, 64, rows), (2, BLOCK, rows), (3, BLOCK, rows), (4, 64, 8), (5, 64, 8)]
-        {
-            config.bytes[register] = bytes as u16;
-            config.rows[register] = count as u8;
-        }
+        let rows = rows.next_multiple_of(4).min(ROWS);
+        let mut config = Config { palette: 1, start_row: 0, reserved: [0; 14], bytes: [0; 16], rows: [0; 16] };
+        config.bytes[..8].copy_from_slice(&[64, 64, 64, 64, BLOCK as u16, BLOCK as u16, 64, 64]);
+        config.rows[..6].fill(rows as u8);
+        config.rows[6..8].fill(8);
         // SAFETY: callers are at `Level::Amx`: the instructions exist and are permitted. The block may read memory, so
         // the configuration is written before it.
         unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const config, options(nostack)) };
@@ -95,41 +91,44 @@ impl Drop for Tiles {
     }
 }
 
-/// Rows that are computed for so many wanted ones.
-pub fn padded(rows: usize) -> usize {
-    rows.next_multiple_of(4).clamp(8, ROWS)
-}
-
-/// Computes `counts` rows, group after group, from row 0 on, against one tile, and hands each group's results to
-/// `sink(first row, results)`. Rows beyond the wanted ones hold nothing of use.
+/// Computes a group of rows for each of `firsts` against one tile, and hands its results to `sink(first row, results)`.
+/// Rows beyond the wanted ones hold nothing of use.
 pub fn tile(
     tiles: &Tiles,
     w: &Matrix,
     tile: usize,
     acts: ActsView<'_>,
-    firsts: impl Iterator<Item = usize>,
+    firsts: impl ExactSizeIterator<Item = usize>,
     mut sink: impl FnMut(usize, &[[f32; TILE]; ROWS]),
 ) {
     let blocks = w.k / BLOCK;
     let weights = w.tile(tile);
     let mut out = [[0.0; TILE]; ROWS];
     UNPACKED.with_borrow_mut(|unpacked| {
+        // One group needs a block's weights only while it is at that block: a ring of four stays in the nearest cache.
+        let ring = if firsts.len() == 1 { 4 } else { blocks.next_power_of_two() };
         if w.format == Format::Q4 {
-            unpacked.resize(unpacked.len().max(blocks * 8), Line([0; 64]));
-            // SAFETY: the tile has `blocks` blocks, the buffer has room for them; AMX comes with AVX-512.
-            unsafe { unpack(weights, blocks, unpacked) };
+            unpacked.resize(unpacked.len().max(ring.max(4) * 8), Line([0; 64]));
         }
-        for first in firsts {
+        for (group, first) in firsts.enumerate() {
             acts.check(first, tiles.rows, blocks);
-            // SAFETY: as above; rows were just checked, and the registers have the shape for them.
+            let job = Job { weights, blocks, acts, first, mask: ring - 1, unpack: group == 0 };
+            macro_rules! by_rows {
+                ($f:ident($($arg:expr),*)) => {
+                    match tiles.rows {
+                        4 => $f::<4>($($arg),*),
+                        8 => $f::<8>($($arg),*),
+                        12 => $f::<12>($($arg),*),
+                        _ => $f::<16>($($arg),*),
+                    }
+                };
+            }
+            // SAFETY: the tile has `blocks` blocks, `unpacked` has room for the ring; rows were just checked, and the
+            // registers have the shape for them. AMX comes with AVX-512.
             unsafe {
-                match (w.format, tiles.rows) {
-                    (Format::Q4, 8) => q4::<8>(unpacked, weights, blocks, acts, first, &mut out),
-                    (Format::Q4, 12) => q4::<12>(unpacked, weights, blocks, acts, first, &mut out),
-                    (Format::Q4, _) => q4::<16>(unpacked, weights, blocks, acts, first, &mut out),
-                    (_, 8) => q8::<8>(weights, blocks, acts, first, &mut out),
-                    (_, 12) => q8::<12>(weights, blocks, acts, first, &mut out),
-                    (_, _) => q8::<16>(weights, blocks, acts, first, &mut out),
+                match w.format {
+                    Format::Q4 => by_rows!(q4(&job, unpacked, &mut out)),
+                    _ => by_rows!(q8(&job, &mut out)),
                 }
             }
             sink(first, &out);
@@ -137,39 +136,48 @@ pub fn tile(
     });
 }
 
+/// One group of rows against one tile.
+struct Job<'a> {
+    weights: &'a [u8],
+    blocks: usize,
+    acts: ActsView<'a>,
+    first: usize,
+    /// Block `j` is unpacked to place `j & mask`.
+    mask: usize,
+    /// Whether this group unpacks; later ones find it done.
+    unpack: bool,
+}
+
+/// SAFETY: `j < blocks`; eight lines at `to`.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn unpack(weights: &[u8], blocks: usize, to: &mut [Line]) {
+unsafe fn unpack(weights: &[u8], j: usize, to: *mut Line) {
     let low = _mm512_set1_epi8(15);
-    for j in 0..blocks {
-        // SAFETY: block j lies inside `weights`, lines 8j..8j+8 inside `to`; prefetching never faults.
-        unsafe {
-            let p = weights.as_ptr().add(j * Q4_BYTES);
-            let to = to.as_mut_ptr().add(j * 8);
-            for line in 0..5 {
-                _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(AHEAD + line * 64).cast());
-            }
-            for g in 0..4 {
-                let pair = _mm512_load_si512(p.add(g * 64).cast());
-                _mm512_store_si512(to.add(g).cast(), _mm512_and_si512(pair, low));
-                _mm512_store_si512(to.add(g + 4).cast(), _mm512_and_si512(_mm512_srli_epi16::<4>(pair), low));
-            }
+    // SAFETY: the caller's promise; prefetching never faults.
+    unsafe {
+        let p = weights.as_ptr().add(j * Q4_BYTES);
+        for line in 0..5 {
+            _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(AHEAD + line * 64).cast());
+        }
+        for g in 0..4 {
+            let pair = _mm512_load_si512(p.add(g * 64).cast());
+            _mm512_store_si512(to.add(g).cast(), _mm512_and_si512(pair, low));
+            _mm512_store_si512(to.add(g + 4).cast(), _mm512_and_si512(_mm512_srli_epi16::<4>(pair), low));
         }
     }
 }
 
-/// Dots of one block: activations at `$a` (rows of 32), weights at `$b` (8 lines), sums to `$c` (a line a row).
+/// Dots of one block into register `$c`: activations at `$x` (rows of 32), weights at `$w` (8 lines).
 /// SAFETY: see the callers. Registers are written that no compiler uses: none are declared.
 macro_rules! dots {
-    ($op:literal, $c:literal, $a:literal, $b:literal, $acts:expr, $weights:expr, $sums:expr) => {
+    ($op:literal, $c:literal, $a:literal, $b:literal, $x:expr, $w:expr) => {
         asm!(
             concat!("tilezero ", $c),
             concat!("tileloadd ", $b, ", [{w} + {line}]"),
             concat!("tileloadd ", $a, ", [{x} + {half}]"),
             concat!($op, " ", $c, ", ", $a, ", ", $b),
-            concat!("tilestored [{s} + {line}], ", $c),
-            w = in(reg) $weights,
-            x = in(reg) $acts,
-            s = in(reg) $sums,
+            w = in(reg) $w,
+            x = in(reg) $x,
             line = in(reg) 64usize,
             half = in(reg) 32usize,
             options(nostack)
@@ -177,75 +185,75 @@ macro_rules! dots {
     };
 }
 
-/// Runs `$dots` for block after block, one ahead of `$floats`, so that the tile unit and the vector units both work.
+/// Stores sums from register `$c`, a line a row.
+macro_rules! store {
+    ($c:literal, $to:expr) => {
+        asm!(concat!("tilestored [{s} + {line}], ", $c), s = in(reg) $to, line = in(reg) 64usize, options(nostack))
+    };
+}
+
+/// For block after block: dots of block `j`, store the sums of block `j − 2`, and `$floats` for those of block `j − 4`.
+/// The distances let the tile unit, the stores and the vector units work at the same time.
 macro_rules! pipeline {
-    ($blocks:ident, |$j:ident, $sums:ident, $odd:ident| $dots:block, |$k:ident, $done:ident| $floats:block) => {{
-        let mut sums = [[Line([0; 64]); ROWS]; 2];
-        let sums = sums.as_mut_ptr();
-        {
-            let ($j, $sums) = (0usize, sums);
-            const $odd: bool = false;
-            $dots
+    ($op:literal, $job:ident, |$j:ident| $place:block, |$k:ident, $sums:ident| $floats:block) => {{
+        let mut ring = [[Line([0; 64]); ROWS]; 4];
+        let ring: *mut [Line; ROWS] = ring.as_mut_ptr();
+        macro_rules! step {
+            ($at:expr, $new:literal, $a:literal, $b:literal, $old:literal, $stored:literal, $done:literal) => {{
+                let at: usize = $at;
+                if at < $job.blocks {
+                    let $j = at;
+                    let w: *const u8 = $place;
+                    let x = $job.acts.q.as_ptr().add((at * $job.acts.rows + $job.first) * BLOCK);
+                    dots!($op, $new, $a, $b, x, w);
+                }
+                if at >= 2 && at < $job.blocks + 2 {
+                    store!($old, ring.add($stored));
+                }
+                if at >= 4 && at < $job.blocks + 4 {
+                    let ($k, $sums) = (at - 4, ring.add($done).cast::<Line>());
+                    $floats
+                }
+            }};
         }
-        let mut at = 1;
-        while at <= $blocks {
-            if at < $blocks {
-                let ($j, $sums) = (at, sums.add(1));
-                const $odd: bool = true;
-                $dots
-            }
-            {
-                let ($k, $done) = (at - 1, sums.cast::<Line>());
-                $floats
-            }
-            at += 1;
-            if at > $blocks {
-                break;
-            }
-            if at < $blocks {
-                let ($j, $sums) = (at, sums);
-                const $odd: bool = false;
-                $dots
-            }
-            {
-                let ($k, $done) = (at - 1, sums.add(1).cast::<Line>());
-                $floats
-            }
-            at += 1;
+        let mut at = 0;
+        while at < $job.blocks + 4 {
+            step!(at, "tmm0", "tmm4", "tmm6", "tmm2", 2, 0);
+            step!(at + 1, "tmm1", "tmm5", "tmm7", "tmm3", 3, 1);
+            step!(at + 2, "tmm2", "tmm4", "tmm6", "tmm0", 0, 2);
+            step!(at + 3, "tmm3", "tmm5", "tmm7", "tmm1", 1, 3);
+            at += 4;
         }
     }};
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,f16c")]
-unsafe fn q4<const M: usize>(
-    unpacked: &[Line],
-    weights: &[u8],
-    blocks: usize,
-    acts: ActsView<'_>,
-    first: usize,
-    out: &mut [[f32; TILE]; ROWS],
-) {
+unsafe fn q4<const M: usize>(job: &Job<'_>, unpacked: &mut [Line], out: &mut [[f32; TILE]; ROWS]) {
     let mut acc = [_mm512_setzero_ps(); M];
+    let unpacked = unpacked.as_mut_ptr();
     // SAFETY: block indices are below `blocks`; rows `first..first + M` of every block are in the store; M lines of
     // sums are written and read.
     unsafe {
+        if job.unpack {
+            for j in 0..job.blocks.min(2) {
+                unpack(job.weights, j, unpacked.add((j & job.mask) * 8));
+            }
+        }
         pipeline!(
-            blocks,
-            |j, sums, ODD| {
-                let x = acts.q.as_ptr().add((j * acts.rows + first) * BLOCK);
-                let w = unpacked.as_ptr().add(j * 8);
-                if ODD {
-                    dots!("tdpbsud", "tmm1", "tmm3", "tmm5", x, w, sums);
-                } else {
-                    dots!("tdpbsud", "tmm0", "tmm2", "tmm4", x, w, sums);
+            "tdpbsud",
+            job,
+            |j| {
+                if job.unpack && j + 2 < job.blocks {
+                    unpack(job.weights, j + 2, unpacked.add(((j + 2) & job.mask) * 8));
                 }
+                unpacked.add((j & job.mask) * 8).cast()
             },
             |j, sums| {
-                let p = weights.as_ptr().add(j * Q4_BYTES);
+                let p = job.weights.as_ptr().add(j * Q4_BYTES);
                 let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(256).cast::<__m256i>()));
                 let m = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(288).cast::<__m256i>()));
-                let at = j * acts.rows + first;
-                let (scale, sum) = (acts.scale.as_ptr().add(at), acts.sum.as_ptr().add(at));
+                let at = j * job.acts.rows + job.first;
+                let (scale, sum) = (job.acts.scale.as_ptr().add(at), job.acts.sum.as_ptr().add(at));
                 each!(M, i, {
                     let f = _mm512_cvtepi32_ps(_mm512_load_si512(sums.add(i).cast()));
                     acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(*scale.add(i))), f, acc[i]);
@@ -253,51 +261,43 @@ unsafe fn q4<const M: usize>(
                 });
             }
         );
-        for i in 0..M {
+        each!(M, i, {
             _mm512_storeu_ps(out[i].as_mut_ptr(), acc[i]);
-        }
+        });
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,f16c")]
-unsafe fn q8<const M: usize>(
-    weights: &[u8],
-    blocks: usize,
-    acts: ActsView<'_>,
-    first: usize,
-    out: &mut [[f32; TILE]; ROWS],
-) {
+unsafe fn q8<const M: usize>(job: &Job<'_>, out: &mut [[f32; TILE]; ROWS]) {
     let mut acc = [_mm512_setzero_ps(); M];
     // SAFETY: as in `q4`; weights come straight from the tile, whose blocks are 8 lines.
     unsafe {
         pipeline!(
-            blocks,
-            |j, sums, ODD| {
-                let x = acts.q.as_ptr().add((j * acts.rows + first) * BLOCK);
-                let w = weights.as_ptr().add(j * Q8_BYTES);
-                for line in 0..8 {
-                    _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(AHEAD + line * 64).cast());
+            "tdpbssd",
+            job,
+            |j| {
+                let w = job.weights.as_ptr().add(j * Q8_BYTES);
+                if job.unpack {
+                    for line in 0..8 {
+                        _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(AHEAD + line * 64).cast());
+                    }
                 }
-                if ODD {
-                    dots!("tdpbssd", "tmm1", "tmm3", "tmm5", x, w, sums);
-                } else {
-                    dots!("tdpbssd", "tmm0", "tmm2", "tmm4", x, w, sums);
-                }
+                w
             },
             |j, sums| {
-                let scales = weights.as_ptr().add(blocks * Q8_BYTES + j * Q8_SCALES);
+                let scales = job.weights.as_ptr().add(job.blocks * Q8_BYTES + j * Q8_SCALES);
                 _mm_prefetch::<_MM_HINT_T0>(scales.wrapping_add(512).cast());
                 let d = _mm512_cvtph_ps(_mm256_loadu_si256(scales.cast::<__m256i>()));
-                let scale = acts.scale.as_ptr().add(j * acts.rows + first);
+                let scale = job.acts.scale.as_ptr().add(j * job.acts.rows + job.first);
                 each!(M, i, {
                     let f = _mm512_cvtepi32_ps(_mm512_load_si512(sums.add(i).cast()));
                     acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(*scale.add(i))), f, acc[i]);
                 });
             }
         );
-        for i in 0..M {
+        each!(M, i, {
             _mm512_storeu_ps(out[i].as_mut_ptr(), acc[i]);
-        }
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code, clippy::needless_range_loop, clippy::cast_ptr_alignment)]
 
 use std::arch::x86_64::{
-    __m256i, __m512, _mm256_loadu_si256, _mm512_add_ps, _mm512_cvtph_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+    __m256i, __m512, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_ps, _mm512_cvtph_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
     _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
 };
 
@@ -13,6 +13,9 @@ use super::attention::{GROUP, Mix, Query, Scores};
 use super::cache::Element;
 use super::lanes::LANES;
 use super::level::each;
+
+/// Slots ahead of the current one whose values are asked for.
+const AHEAD: usize = 16;
 
 /// An element that loads as 16 floats.
 pub trait Load: Element {
@@ -79,6 +82,12 @@ unsafe fn scores_of<E: Load, const Q: usize>(
             let mut odd = [_mm512_setzero_ps(); Q];
             let mut d = 0;
             while d + 1 < dim {
+                // The next block of keys is a stride away, which the hardware does not guess.
+                let next = keys.wrapping_add(product.stride + d * LANES);
+                _mm_prefetch::<_MM_HINT_T0>(next.cast());
+                if size_of::<E>() == 4 {
+                    _mm_prefetch::<_MM_HINT_T0>(next.wrapping_add(LANES).cast());
+                }
                 let k0 = E::load(keys.add(d * LANES));
                 let k1 = E::load(keys.add((d + 1) * LANES));
                 each!(Q, i, {
@@ -154,6 +163,10 @@ unsafe fn mix_columns<E: Load, const Q: usize, const C: usize>(
         let p: [*const f32; Q] = std::array::from_fn(|i| mix.scores.as_ptr().add(i * mix.room));
         let mut value = mix.values.as_ptr().add(mix.prefix.start * mix.width + column);
         for j in 0..prefix {
+            let next = value.wrapping_add(AHEAD * mix.width);
+            for line in 0..(C * LANES * size_of::<E>()).div_ceil(64) {
+                _mm_prefetch::<_MM_HINT_T0>(next.cast::<i8>().wrapping_add(line * 64));
+            }
             let mut v = [_mm512_setzero_ps(); C];
             each!(C, c, {
                 v[c] = E::load(value.add(c * LANES));

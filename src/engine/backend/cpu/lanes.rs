@@ -1,7 +1,7 @@
 //! Row-wise loops in 16 lanes with a fixed order of summation: norms, quantisation, gate, softmax.
 #![allow(unsafe_code, clippy::inline_always, clippy::needless_range_loop)]
 
-use super::level::{fma, multiversion};
+use super::level::{Level, fma, multiversion};
 use super::shared::Shared;
 
 /// Lanes of every reduction, whatever the registers are.
@@ -45,8 +45,16 @@ fn rms_norm_body<const FMA: bool>(x: &[f32], weight: &[f32], eps: f32, out: &mut
     }
 }
 multiversion! {
-    /// `out = x · rsqrt(mean x² + eps) · weight`.
-    pub fn rms_norm = rms_norm_body(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
+    fn rms_norm_loop = rms_norm_body(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
+}
+/// `out = x · rsqrt(mean x² + eps) · weight`.
+pub fn rms_norm(level: Level, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if level.avx512() {
+        // SAFETY: the level has AVX-512.
+        return unsafe { super::lanes512::rms_norm(x, weight, eps, out) };
+    }
+    rms_norm_loop(level, x, weight, eps, out)
 }
 
 /// Where a row goes in a store of quantised rows.
@@ -100,9 +108,17 @@ fn quantise_body<const FMA: bool>(x: &[f32], to: &Places<'_>) {
     }
 }
 multiversion! {
-    /// Blocks of 32 to 8 bits: `q = round(x / d)`, `d = max|x| / 127`; also `Σq` and `d · Σq` a block, which the
-    /// offsets of weights are multiplied by.
-    pub fn quantise = quantise_body(x: &[f32], to: &Places<'_>)
+    fn quantise_loop = quantise_body(x: &[f32], to: &Places<'_>)
+}
+/// Blocks of 32 to 8 bits: `q = round(x / d)`, `d = max|x| / 127`; also `Σq` and `d · Σq` a block, which the
+/// offsets of weights are multiplied by.
+pub fn quantise(level: Level, x: &[f32], to: &Places<'_>) {
+    #[cfg(target_arch = "x86_64")]
+    if level.avx512() {
+        // SAFETY: the level has AVX-512.
+        return unsafe { super::lanes512::quantise(x, to) };
+    }
+    quantise_loop(level, x, to)
 }
 
 /// The nearest whole number of `|x| < 2^22`, ties to even, as float and integer: adding 1.5·2^23 leaves it in the lowest
@@ -139,8 +155,17 @@ fn gated_body<const FMA: bool>(gate_up: &[f32], out: &mut [f32]) {
     }
 }
 multiversion! {
-    /// `out = silu(gate) · up` for a row `[gate | up]`.
-    pub fn gated = gated_body(gate_up: &[f32], out: &mut [f32])
+    fn gated_loop = gated_body(gate_up: &[f32], out: &mut [f32])
+}
+/// `out = silu(gate) · up` for a row `[gate | up]`.
+pub fn gated(level: Level, gate_up: &[f32], out: &mut [f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if level.avx512() {
+        let (gate, up) = gate_up.split_at(out.len());
+        // SAFETY: the level has AVX-512.
+        return unsafe { super::lanes512::gated(gate, up, out) };
+    }
+    gated_loop(level, gate_up, out)
 }
 
 #[inline(always)]
@@ -158,8 +183,8 @@ fn softmax_body<const FMA: bool>(x: &mut [f32]) -> f32 {
     let max = top.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let mut sum = [0.0; LANES];
     for c in chunks.iter_mut() {
+        *c = c.map(|v| exp::<FMA>(v - max));
         for i in 0..LANES {
-            c[i] = exp::<FMA>(c[i] - max);
             sum[i] += c[i];
         }
     }
@@ -170,8 +195,16 @@ fn softmax_body<const FMA: bool>(x: &mut [f32]) -> f32 {
     sum16(sum)
 }
 multiversion! {
-    /// `x = e^(x − max)`; returns the sum, the divisor that is left to the caller.
-    pub fn softmax = softmax_body(x: &mut [f32]) -> f32
+    fn softmax_loop = softmax_body(x: &mut [f32]) -> f32
+}
+/// `x = e^(x − max)`; returns the sum, the divisor that is left to the caller.
+pub fn softmax(level: Level, x: &mut [f32]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    if level.avx512() {
+        // SAFETY: the level has AVX-512.
+        return unsafe { super::lanes512::softmax(x) };
+    }
+    softmax_loop(level, x)
 }
 
 #[inline(always)]
@@ -224,7 +257,6 @@ multiversion! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::level::Level;
     use super::*;
     use proptest::prelude::*;
 

@@ -8,6 +8,7 @@ mod attention512;
 mod cache;
 mod gemm;
 mod lanes;
+mod lanes512;
 mod level;
 mod limits;
 mod pack;
@@ -62,6 +63,20 @@ struct Output {
 
 impl Sink for Output {
     fn put(&self, row: usize, column: usize, values: &[f32; TILE]) {
+        if let Some(count @ TILE..) = self.width.checked_sub(column) {
+            debug_assert!(count >= TILE);
+            // SAFETY: as below. Of a length known to the compiler.
+            let out: &mut [f32; TILE] =
+                unsafe { self.data.slice(row * self.width + column, TILE) }.try_into().expect("16 elements");
+            if self.add {
+                for (o, v) in out.iter_mut().zip(values) {
+                    *o += v;
+                }
+            } else {
+                *out = *values;
+            }
+            return;
+        }
         let count = TILE.min(self.width - column);
         // SAFETY: a tile's columns belong to the thread that computes the tile; rows are inside the grown buffer.
         let out = unsafe { self.data.slice(row * self.width + column, count) };
