@@ -25,7 +25,7 @@ pub trait Load: Element {
 
 impl Load for f32 {
     #[inline]
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma,f16c")]
     unsafe fn load(p: *const f32) -> __m512 {
         // SAFETY: the caller's promise.
         unsafe { _mm512_loadu_ps(p) }
@@ -34,7 +34,7 @@ impl Load for f32 {
 
 impl Load for f16 {
     #[inline]
-    #[target_feature(enable = "avx512f")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,fma,f16c")]
     unsafe fn load(p: *const f16) -> __m512 {
         // SAFETY: the caller's promise.
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast::<__m256i>())) }

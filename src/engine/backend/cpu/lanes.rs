@@ -38,30 +38,37 @@ fn sum_squares<const FMA: bool>(x: &[f32]) -> f32 {
 }
 
 #[inline(always)]
-fn rms_norm_body<const FMA: bool>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    let scale = 1.0 / (sum_squares::<FMA>(x) / x.len() as f32 + eps).sqrt();
+fn rms_scale_body<const FMA: bool>(x: &[f32], eps: f32) -> f32 {
+    1.0 / (sum_squares::<FMA>(x) / x.len() as f32 + eps).sqrt()
+}
+multiversion! {
+    /// `rsqrt(mean x² + eps)`.
+    pub fn rms_scale = rms_scale_body(x: &[f32], eps: f32) -> f32
+}
+
+#[inline(always)]
+fn scaled_body<const FMA: bool>(x: &[f32], scale: f32, weight: &[f32], out: &mut [f32]) {
     for ((o, &v), &w) in out.iter_mut().zip(x).zip(weight) {
         *o = v * scale * w;
     }
 }
 multiversion! {
-    fn rms_norm_loop = rms_norm_body(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32])
-}
-/// `out = x · rsqrt(mean x² + eps) · weight`.
-pub fn rms_norm(level: Level, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    #[cfg(target_arch = "x86_64")]
-    if level.avx512() {
-        // SAFETY: the level has AVX-512.
-        return unsafe { super::lanes512::rms_norm(x, weight, eps, out) };
-    }
-    rms_norm_loop(level, x, weight, eps, out)
+    /// `out = x · scale · weight`.
+    pub fn scaled = scaled_body(x: &[f32], scale: f32, weight: &[f32], out: &mut [f32])
 }
 
-/// Where a row goes in a store of quantised rows.
+/// `out = x · rsqrt(mean x² + eps) · weight`.
+pub fn rms_norm(level: Level, x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    scaled(level, x, rms_scale(level, x, eps), weight, out);
+}
+
+/// Where a stretch of a row goes in a store of quantised rows.
 #[derive(Debug)]
 pub struct Places<'a> {
     /// Number of the row.
     pub row: usize,
+    /// Its first block.
+    pub block: usize,
     /// Rows in all.
     pub rows: usize,
     /// `[block][row][32]`.
@@ -90,7 +97,7 @@ fn quantise_body<const FMA: bool>(x: &[f32], to: &Places<'_>) {
         }
         let d = lanes[0] / 127.0;
         let inverse = if d > 0.0 { 1.0 / d } else { 0.0 };
-        let at = j * to.rows + to.row;
+        let at = (to.block + j) * to.rows + to.row;
         // SAFETY: each row is one thread's, and so are its places.
         let q = unsafe { to.q.slice(at * BLOCK, BLOCK) };
         let mut total = 0i32;
@@ -148,24 +155,22 @@ pub fn exp<const FMA: bool>(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn gated_body<const FMA: bool>(gate_up: &[f32], out: &mut [f32]) {
-    let (gate, up) = gate_up.split_at(out.len());
+fn gated_body<const FMA: bool>(gate: &[f32], up: &[f32], out: &mut [f32]) {
     for ((o, &g), &u) in out.iter_mut().zip(gate).zip(up) {
         *o = g / (1.0 + exp::<FMA>(-g)) * u;
     }
 }
 multiversion! {
-    fn gated_loop = gated_body(gate_up: &[f32], out: &mut [f32])
+    fn gated_loop = gated_body(gate: &[f32], up: &[f32], out: &mut [f32])
 }
-/// `out = silu(gate) · up` for a row `[gate | up]`.
-pub fn gated(level: Level, gate_up: &[f32], out: &mut [f32]) {
+/// `out = silu(gate) · up`.
+pub fn gated(level: Level, gate: &[f32], up: &[f32], out: &mut [f32]) {
     #[cfg(target_arch = "x86_64")]
     if level.avx512() {
-        let (gate, up) = gate_up.split_at(out.len());
         // SAFETY: the level has AVX-512.
         return unsafe { super::lanes512::gated(gate, up, out) };
     }
-    gated_loop(level, gate_up, out)
+    gated_loop(level, gate, up, out)
 }
 
 #[inline(always)]
@@ -291,6 +296,7 @@ mod tests {
                 let (mut q, mut d, mut t, mut s) = (vec![0i8; 64], vec![0.0; 2], vec![0; 2], vec![0.0; 2]);
                 let places = Places {
                     row: 0,
+                    block: 0,
                     rows: 1,
                     q: &Shared::new(&mut q),
                     scale: &Shared::new(&mut d),
@@ -315,7 +321,7 @@ mod tests {
     fn gate_is_silu() {
         for level in Level::available() {
             let mut out = [0.0; 2];
-            gated(level, &[1.0, -20.0, 3.0, 2.0], &mut out);
+            gated(level, &[1.0, -20.0], &[3.0, 2.0], &mut out);
             assert!((out[0] - 3.0 / (1.0 + (-1.0f32).exp())).abs() < 1e-6);
             assert!(out[1].abs() < 1e-6);
         }

@@ -87,32 +87,11 @@ pub fn gated(gate: &[f32], up: &[f32], out: &mut [f32]) {
     }
 }
 
-/// As [`super::lanes::rms_norm`].
-#[target_feature(enable = "avx512f")]
-pub fn rms_norm(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
-    assert!(weight.len() >= out.len() && x.len() >= out.len());
-    let mut acc = _mm512_setzero_ps();
-    // SAFETY: `at` plus the lanes of the mask is inside the slices.
-    unsafe {
-        for at in (0..x.len()).step_by(LANES) {
-            let v = _mm512_maskz_loadu_ps(first(x.len() - at), x.as_ptr().add(at));
-            acc = _mm512_fmadd_ps(v, v, acc);
-        }
-        let scale = _mm512_set1_ps(1.0 / (_mm512_reduce_add_ps(acc) / x.len() as f32 + eps).sqrt());
-        for at in (0..out.len()).step_by(LANES) {
-            let mask = first(out.len() - at);
-            let v = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x.as_ptr().add(at)), scale);
-            let w = _mm512_maskz_loadu_ps(mask, weight.as_ptr().add(at));
-            _mm512_mask_storeu_ps(out.as_mut_ptr().add(at), mask, _mm512_mul_ps(v, w));
-        }
-    }
-}
-
 /// As [`super::lanes::quantise`].
 #[target_feature(enable = "avx512f")]
 pub fn quantise(x: &[f32], to: &Places<'_>) {
     for (j, block) in x.as_chunks::<BLOCK>().0.iter().enumerate() {
-        let at = j * to.rows + to.row;
+        let at = (to.block + j) * to.rows + to.row;
         // SAFETY: a block is 32 floats; each row is one thread's, and so are its places, which `slice` checks.
         unsafe {
             let a = _mm512_loadu_ps(block.as_ptr());

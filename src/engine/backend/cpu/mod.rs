@@ -62,6 +62,7 @@ struct Output {
 }
 
 impl Sink for Output {
+    #[inline]
     fn put(&self, row: usize, column: usize, values: &[f32; TILE]) {
         if let Some(count @ TILE..) = self.width.checked_sub(column) {
             debug_assert!(count >= TILE);
@@ -188,35 +189,67 @@ impl Sharing {
     }
 }
 
-/// Norms or gates a row and puts it into the store in the form that `w` reads. One thread a row.
-fn prepare(
+/// Columns of rows that one thread prepares for a product.
+struct Stretch<'a> {
     level: Level,
-    input: &Input<'_, Buf>,
-    row: usize,
+    input: &'a Input<'a, Buf>,
     rows: usize,
-    w: &Matrix,
-    to: &Sharing,
-    local: &mut Vec<f32>,
-) {
-    let exact = w.format == Format::F32;
-    let floats = if exact {
-        // SAFETY: each row is one thread's.
-        unsafe { to.floats.slice(row * w.k, w.k) }
-    } else {
-        local.resize(local.len().max(w.k), 0.0);
-        &mut local[..w.k]
-    };
-    match input {
-        Input::Plain(x) if exact => floats.copy_from_slice(&x.row(row)[..w.k]),
-        Input::Plain(_) => {}
-        Input::Normed { x, weight, eps } => lanes::rms_norm(level, x.row(row), weight, *eps, floats),
-        Input::Gated(x) => lanes::gated(level, x.row(row), floats),
+    k: usize,
+    /// Whether the product reads floats.
+    exact: bool,
+    columns: std::ops::Range<usize>,
+}
+
+impl Stretch<'_> {
+    /// Norms or gates every row's columns and puts them into the store in the form that the product reads.
+    fn prepare(&self, to: &Sharing, local: &mut Vec<f32>) {
+        let &Stretch { level, rows, k, .. } = self;
+        let columns = self.columns.clone();
+        if columns.is_empty() {
+            return;
+        }
+        local.resize(local.len().max(columns.len()), 0.0);
+        for row in 0..rows {
+            let floats = if self.exact {
+                // SAFETY: these columns are this thread's.
+                unsafe { to.floats.slice(row * k + columns.start, columns.len()) }
+            } else {
+                &mut local[..columns.len()]
+            };
+            let stored: &[f32] = match self.input {
+                Input::Plain(x) if self.exact => {
+                    floats.copy_from_slice(&x.row(row)[columns.clone()]);
+                    floats
+                }
+                Input::Plain(x) => &x.row(row)[columns.clone()],
+                Input::Normed { x, weight, eps } => {
+                    // The sum runs over the whole row, whoever needs it.
+                    let scale = lanes::rms_scale(level, x.row(row), *eps);
+                    lanes::scaled(level, &x.row(row)[columns.clone()], scale, &weight[columns.clone()], floats);
+                    floats
+                }
+                Input::Gated(x) => {
+                    let (gate, up) = x.row(row).split_at(k);
+                    lanes::gated(level, &gate[columns.clone()], &up[columns.clone()], floats);
+                    floats
+                }
+            };
+            if !self.exact {
+                let Sharing { q, scale, total, sum, .. } = to;
+                let places = lanes::Places { row, block: columns.start / BLOCK, rows, q, scale, total, sum };
+                lanes::quantise(level, stored, &places);
+            }
+        }
     }
-    if !exact {
-        let floats = if let Input::Plain(x) = input { &x.row(row)[..w.k] } else { floats };
-        let Sharing { q, scale, total, sum, .. } = to;
-        lanes::quantise(level, floats, &lanes::Places { row, rows, q, scale, total, sum });
-    }
+}
+
+/// A thread's tiles: the same share of either half. Of gate and up projections it then has the same columns, which are
+/// the ones that it gates for the next product.
+fn halves(worker: &pool::Worker<'_>, tiles: usize) -> [std::ops::Range<usize>; 2] {
+    let half = tiles / 2;
+    let (step, rest) = (2, tiles - half);
+    let second = worker.share(rest, step);
+    [worker.share(half, step), half + second.start..half + second.end]
 }
 
 /// Rotates one head in place.
@@ -284,15 +317,19 @@ impl Backend for Cpu {
         let level = self.level;
         let output = Output { data: Shared::new(&mut out.data), width: w.n, add };
         let floats = Shared::new(&mut self.floats);
-        if rows == 1 {
+        let exact = w.format == Format::F32;
+        let stretch = |columns| Stretch { level, input, rows, k: w.k, exact, columns };
+        if rows == 1 && !matches!(input, Input::Gated(_)) {
             // Every thread prepares the row for itself: waiting for one that does it would take longer.
             let own = Shared::new(&mut self.own);
             self.pool.run(&|worker| {
                 // SAFETY: one entry a thread.
                 let (acts, floats) = unsafe { (&mut own.slice(worker.id, 1)[0], &mut floats.slice(worker.id, 1)[0]) };
                 acts.shape(1, w.k, w.format);
-                prepare(level, input, 0, 1, w, &Sharing::of(acts), floats);
-                gemm::product(level, w, worker.share(w.tiles(), 1), acts.view(1), 1, &output);
+                stretch(0..w.k).prepare(&Sharing::of(acts), floats);
+                for tiles in halves(worker, w.tiles()) {
+                    gemm::product(level, w, tiles, acts.view(1), 1, &output);
+                }
             });
             return;
         }
@@ -301,13 +338,15 @@ impl Backend for Cpu {
         self.pool.run(&|worker| {
             // SAFETY: one entry a thread.
             let floats = unsafe { &mut floats.slice(worker.id, 1)[0] };
-            for row in worker.share(rows, 1) {
-                prepare(level, input, row, rows, w, &sharing, floats);
-            }
+            // Threads split the columns, not the rows: what one writes then shares no cache line with the others, and
+            // gated columns are those that it has just computed.
+            stretch(worker.share(w.k, BLOCK)).prepare(&sharing, floats);
             worker.barrier();
             // SAFETY: after the barrier nobody writes to the activation store.
             let acts = unsafe { sharing.view(rows) };
-            gemm::product(level, w, worker.share(w.tiles(), 1), acts, rows, &output);
+            for tiles in halves(worker, w.tiles()) {
+                gemm::product(level, w, tiles, acts, rows, &output);
+            }
         });
     }
 
