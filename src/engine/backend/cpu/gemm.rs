@@ -16,7 +16,7 @@ pub const GROUP: usize = 8;
 
 /// Rows from which on AMX is faster than VNNI.
 #[cfg(target_arch = "x86_64")]
-const AMX_FROM: usize = 3;
+const AMX_FROM: usize = 7;
 
 /// Sink for 16 results: row, first out feature, values (fewer than 16 count in the last tile).
 pub trait Sink {

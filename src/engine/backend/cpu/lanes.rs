@@ -227,8 +227,9 @@ fn log_sum_exp_body<const FMA: bool>(x: &[f32]) -> f32 {
     let max = top.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let mut sum = [0.0; LANES];
     for c in chunks {
+        let e = c.map(|v| exp::<FMA>(v - max));
         for i in 0..LANES {
-            sum[i] += exp::<FMA>(c[i] - max);
+            sum[i] += e[i];
         }
     }
     for (i, &v) in rest.iter().enumerate() {
@@ -237,8 +238,16 @@ fn log_sum_exp_body<const FMA: bool>(x: &[f32]) -> f32 {
     max + sum16(sum).ln()
 }
 multiversion! {
-    /// `ln Σ e^x`.
-    pub fn log_sum_exp = log_sum_exp_body(x: &[f32]) -> f32
+    fn log_sum_exp_loop = log_sum_exp_body(x: &[f32]) -> f32
+}
+/// `ln Σ e^x`.
+pub fn log_sum_exp(level: Level, x: &[f32]) -> f32 {
+    #[cfg(target_arch = "x86_64")]
+    if level.avx512() {
+        // SAFETY: the level has AVX-512.
+        return unsafe { super::lanes512::log_sum_exp(x) };
+    }
+    log_sum_exp_loop(level, x)
 }
 
 #[inline(always)]

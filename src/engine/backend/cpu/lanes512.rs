@@ -5,7 +5,7 @@
 use std::arch::x86_64::{
     __m512, _mm_storeu_si128, _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_castsi512_ps,
     _mm512_cvtepi32_epi8, _mm512_cvtps_epi32, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_mask_storeu_ps, _mm512_mask_loadu_ps, _mm512_mask_max_ps, _mm512_max_ps, _mm512_maskz_loadu_ps,
+    _mm512_mask_add_ps, _mm512_mask_storeu_ps, _mm512_mask_loadu_ps, _mm512_mask_max_ps, _mm512_max_ps, _mm512_maskz_loadu_ps,
     _mm512_min_ps, _mm512_mul_ps, _mm512_reduce_add_epi32, _mm512_reduce_add_ps, _mm512_reduce_max_ps,
     _mm512_roundscale_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
     _mm512_sub_ps,
@@ -68,6 +68,31 @@ pub fn softmax(x: &mut [f32]) -> f32 {
         }
     }
     _mm512_reduce_add_ps(sum)
+}
+
+/// As [`super::lanes::log_sum_exp`].
+#[target_feature(enable = "avx512f")]
+pub fn log_sum_exp(x: &[f32]) -> f32 {
+    let max = maximum(x);
+    let mut sum = _mm512_setzero_ps();
+    for at in (0..x.len()).step_by(LANES) {
+        let mask = first(x.len() - at);
+        // SAFETY: `at` plus the lanes of the mask is inside the slice.
+        let v = unsafe { _mm512_maskz_loadu_ps(mask, x.as_ptr().add(at)) };
+        sum = _mm512_mask_add_ps(sum, mask, sum, exp(_mm512_sub_ps(v, _mm512_set1_ps(max))));
+    }
+    max + _mm512_reduce_add_ps(sum).ln()
+}
+
+#[target_feature(enable = "avx512f")]
+fn maximum(x: &[f32]) -> f32 {
+    let mut top = _mm512_set1_ps(f32::NEG_INFINITY);
+    for at in (0..x.len()).step_by(LANES) {
+        // SAFETY: as above.
+        let v = unsafe { _mm512_mask_loadu_ps(top, first(x.len() - at), x.as_ptr().add(at)) };
+        top = _mm512_max_ps(v, top);
+    }
+    _mm512_reduce_max_ps(top)
 }
 
 /// As [`super::lanes::gated`].

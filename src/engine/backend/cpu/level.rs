@@ -1,6 +1,7 @@
 //! Which instructions this processor has, and how one loop is compiled for each of them.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 /// Instruction set in use. Chosen once at start; results differ in the last bits between levels, never within one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,14 +19,18 @@ pub enum Level {
 impl Level {
     /// The best level of this processor. `SPECTOP_KERNELS=vnni`, `avx2` or `portable` asks for less.
     pub fn detect() -> Self {
-        let best = Self::of_processor();
-        let wish = match std::env::var("SPECTOP_KERNELS").as_deref() {
-            Ok("portable") => Level::Portable,
-            Ok("avx2") => Level::Avx2,
-            Ok("vnni") => Level::Vnni,
-            _ => Level::Amx,
-        };
-        best.min(wish)
+        // Asking the processor costs microseconds in a virtual machine.
+        static LEVEL: OnceLock<Level> = OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            let best = Self::of_processor();
+            let wish = match std::env::var("SPECTOP_KERNELS").as_deref() {
+                Ok("portable") => Level::Portable,
+                Ok("avx2") => Level::Avx2,
+                Ok("vnni") => Level::Vnni,
+                _ => Level::Amx,
+            };
+            best.min(wish)
+        })
     }
 
     /// Every level that this processor has.

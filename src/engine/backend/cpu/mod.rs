@@ -15,21 +15,22 @@ mod pack;
 mod pool;
 mod shared;
 mod slab;
+mod stretch;
 mod vnni;
 
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
 use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Rows, Store};
-use acts::{Acts, ActsView};
+use acts::Acts;
 use attention::{GROUP, Query, Scratch};
 use cache::Cache;
-use gemm::Sink;
 use level::Level;
-use pack::{Format, Matrix, TILE};
+use pack::{Format, Matrix};
 use pool::Pool;
 use shared::Shared;
 use slab::Slab;
+use stretch::{Output, Sharing, Stretch, halves};
 
 pub use lanes::BLOCK;
 
@@ -52,42 +53,6 @@ impl Buf {
 
     fn row(&self, row: usize) -> &[f32] {
         &self.data[row * self.width..(row + 1) * self.width]
-    }
-}
-
-struct Output {
-    data: Shared<f32>,
-    width: usize,
-    add: bool,
-}
-
-impl Sink for Output {
-    #[inline]
-    fn put(&self, row: usize, column: usize, values: &[f32; TILE]) {
-        if let Some(count @ TILE..) = self.width.checked_sub(column) {
-            debug_assert!(count >= TILE);
-            // SAFETY: as below. Of a length known to the compiler.
-            let out: &mut [f32; TILE] =
-                unsafe { self.data.slice(row * self.width + column, TILE) }.try_into().expect("16 elements");
-            if self.add {
-                for (o, v) in out.iter_mut().zip(values) {
-                    *o += v;
-                }
-            } else {
-                *out = *values;
-            }
-            return;
-        }
-        let count = TILE.min(self.width - column);
-        // SAFETY: a tile's columns belong to the thread that computes the tile; rows are inside the grown buffer.
-        let out = unsafe { self.data.slice(row * self.width + column, count) };
-        if self.add {
-            for (o, v) in out.iter_mut().zip(values) {
-                *o += v;
-            }
-        } else {
-            out.copy_from_slice(&values[..count]);
-        }
     }
 }
 
@@ -151,105 +116,6 @@ impl Cpu {
             angles: Angles::default(),
         }
     }
-}
-
-/// An activation store that threads fill together.
-struct Sharing {
-    floats: Shared<f32>,
-    q: Shared<i8>,
-    scale: Shared<f32>,
-    total: Shared<i32>,
-    sum: Shared<f32>,
-}
-
-impl Sharing {
-    fn of(acts: &mut Acts) -> Self {
-        Self {
-            floats: Shared::new(&mut acts.floats),
-            q: Shared::new(&mut acts.q),
-            scale: Shared::new(&mut acts.scale),
-            total: Shared::new(&mut acts.total),
-            sum: Shared::new(&mut acts.sum),
-        }
-    }
-
-    /// SAFETY: no thread writes meanwhile.
-    unsafe fn view<'a>(&self, rows: usize) -> ActsView<'a> {
-        // SAFETY: passed on.
-        unsafe {
-            ActsView {
-                rows,
-                floats: self.floats.all(),
-                q: self.q.all(),
-                scale: self.scale.all(),
-                total: self.total.all(),
-                sum: self.sum.all(),
-            }
-        }
-    }
-}
-
-/// Columns of rows that one thread prepares for a product.
-struct Stretch<'a> {
-    level: Level,
-    input: &'a Input<'a, Buf>,
-    rows: usize,
-    k: usize,
-    /// Whether the product reads floats.
-    exact: bool,
-    columns: std::ops::Range<usize>,
-}
-
-impl Stretch<'_> {
-    /// Norms or gates every row's columns and puts them into the store in the form that the product reads.
-    fn prepare(&self, to: &Sharing, local: &mut Vec<f32>) {
-        let &Stretch { level, rows, k, .. } = self;
-        let columns = self.columns.clone();
-        if columns.is_empty() {
-            return;
-        }
-        local.resize(local.len().max(columns.len()), 0.0);
-        for row in 0..rows {
-            let floats = if self.exact {
-                // SAFETY: these columns are this thread's.
-                unsafe { to.floats.slice(row * k + columns.start, columns.len()) }
-            } else {
-                &mut local[..columns.len()]
-            };
-            let stored: &[f32] = match self.input {
-                Input::Plain(x) if self.exact => {
-                    floats.copy_from_slice(&x.row(row)[columns.clone()]);
-                    floats
-                }
-                Input::Plain(x) => &x.row(row)[columns.clone()],
-                Input::Normed { x, weight, eps } => {
-                    // The sum runs over the whole row, whoever needs it.
-                    let scale = lanes::rms_scale(level, x.row(row), *eps);
-                    lanes::scaled(level, &x.row(row)[columns.clone()], scale, &weight[columns.clone()], floats);
-                    floats
-                }
-                Input::Gated(x) => {
-                    let (gate, up) = x.row(row).split_at(k);
-                    lanes::gated(level, &gate[columns.clone()], &up[columns.clone()], floats);
-                    floats
-                }
-            };
-            if !self.exact {
-                let Sharing { q, scale, total, sum, .. } = to;
-                let places = lanes::Places { row, block: columns.start / BLOCK, rows, q, scale, total, sum };
-                lanes::quantise(level, stored, &places);
-            }
-        }
-    }
-}
-
-/// A thread's tiles: the same share of either half. Of gate and up projections it then has the same columns, which are
-/// the ones that it gates for the next product.
-fn halves(worker: &pool::Worker<'_>, tiles: usize) -> [std::ops::Range<usize>; 2] {
-    let half = tiles / 2;
-    let (step, rest) = (2, tiles - half);
-    let second = worker.share(rest, step);
-    [worker.share(half, step), half + second.start..half + second.end]
 }
 
 /// Rotates one head in place.
