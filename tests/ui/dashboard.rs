@@ -418,7 +418,7 @@ fn the_help_lists_every_action() {
 #[test]
 fn auto_says_what_it_expects_of_each_mode() {
     use spectop::protocol::event::Forecast;
-    let mut model = session::model("default-dark", 120, 36);
+    let mut model = session::model("default-dark", 200, 60);
     session::play(&mut model, &session::host(), None);
     let mut sample = model.sample().expect("a sample").clone();
     let forecast = Forecast {
