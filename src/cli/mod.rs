@@ -274,11 +274,7 @@ pub enum Command {
     BenchUi(bench_ui::BenchUiArgs),
     /// Render the screenshots of the README from the program itself.
     #[command(hide = true)]
-    Screenshot {
-        /// Folder to write to.
-        #[arg(value_name = "DIR", default_value = "screenshots")]
-        dir: PathBuf,
-    },
+    Screenshot(screenshot::ScreenshotArgs),
 }
 
 /// Options of `generate`.
@@ -400,6 +396,6 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Completions { shell }) => shell::completions(shell),
         Some(Command::Man { dir }) => shell::man(dir.as_deref()),
         Some(Command::Config { .. }) => unreachable!("done before the file was read"),
-        Some(Command::Screenshot { dir }) => screenshot::run(&dir),
+        Some(Command::Screenshot(args)) => screenshot::run(&args, cli.screen.theme.as_deref()),
     }
 }

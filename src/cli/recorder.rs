@@ -69,12 +69,12 @@ impl Recorder {
         Failure::new(Exit::Failed, format!("recording to {} ended: {error}", self.path.display()))
     }
 
-    /// What the screen is told when a recording ended before its time.
-    pub fn lost(now_ms: u64, message: &str) -> Msg {
+    /// A line for the log as a message, so that recordings have it too.
+    pub fn note(now_ms: u64, level: Level, source: &str, message: &str) -> Msg {
         Msg::Source(Update::Event(Event::Log(LogLine {
             at_ms: now_ms,
-            level: Level::Error,
-            source: "record".into(),
+            level,
+            source: source.into(),
             message: message.into(),
         })))
     }
@@ -90,6 +90,9 @@ impl Recorder {
 
 /// Unpacks a recording as far as it goes: of a file that was cut off, all that is whole.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    if bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
+        return Ok(Vec::new());
+    }
     if !bytes.starts_with(&MAGIC) {
         return Ok(bytes.to_vec());
     }

@@ -98,9 +98,8 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     let terminal = Terminal::enter(mouse).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
     (model.keys, model.mouse) = (screen.keys.clone(), mouse);
-    for warning in &screen.warnings {
-        model.data.note(now_ms(), Level::Warn, "config", warning);
-    }
+    let warned = |text: &String| Recorder::note(now_ms(), Level::Warn, "config", text);
+    let first = screen.warnings.iter().map(warned).collect();
     let (runs, run_messages) = Runs::new(attachment.runs);
     if runs.hosted() {
         model.offer_runs();
@@ -117,6 +116,7 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         terminal,
         model,
         recorder,
+        first,
         remote: attachment.remote,
         runs,
         sensors: attachment.sensors,
@@ -164,6 +164,8 @@ struct Session {
     terminal: Terminal,
     model: Model,
     recorder: Option<Recorder>,
+    /// What it is told before anything else.
+    first: Vec<Msg>,
     remote: Arc<dyn Remote>,
     runs: Runs,
     sensors: Box<dyn FnMut() -> Sensors + Send>,
@@ -198,6 +200,9 @@ impl Session {
         self.take(Msg::Resize(columns, rows))?;
         if self.recorder.is_some() {
             self.take(Msg::Recording(true))?;
+        }
+        for msg in std::mem::take(&mut self.first) {
+            self.take(msg)?;
         }
         loop {
             self.dirty |= self.model.take_dirty();
@@ -290,7 +295,11 @@ impl Session {
             }
             TerminalEvent::Mouse(event) => self.take(Msg::Mouse(event)),
             TerminalEvent::Paste(text) => self.take(Msg::Paste(text)),
-            TerminalEvent::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
+            TerminalEvent::Resize(columns, rows) => {
+                // A terminal that was small for a moment cut what did not fit, even if it has its old size again.
+                self.terminal.clear();
+                self.take(Msg::Resize(columns, rows))
+            }
             _ => Ok(Flow::On),
         }
     }
@@ -301,7 +310,7 @@ impl Session {
         {
             self.recorder = None;
             self.model.update(Msg::Recording(false));
-            self.model.update(Recorder::lost(now_ms(), &failure.message));
+            self.model.update(Recorder::note(now_ms(), Level::Error, "record", &failure.message));
         }
         for effect in self.model.update(msg) {
             let Some(effect) = self.runs.take(effect) else { continue };
@@ -331,7 +340,7 @@ impl Session {
                 Effect::Copy(text) => self.terminal.copy(&text).map_err(|e| broken(&e))?,
                 Effect::Mouse(mouse) => self.terminal.report_mouse(mouse).map_err(|e| broken(&e))?,
                 Effect::Redraw => {
-                    self.terminal.clear().map_err(|e| broken(&e))?;
+                    self.terminal.clear();
                     self.dirty = true;
                 }
                 // Carried out above.

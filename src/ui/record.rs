@@ -14,7 +14,7 @@ use crate::protocol::event::Event;
 use crate::source::{Connection, ServerKind, Update};
 
 use super::action::{Change, Keymap};
-use super::app::{EffectResult, Look, Model, Msg};
+use super::app::{EffectResult, Look, Model, MouseMode, Msg};
 use super::color::Depth;
 
 /// Version of the format; older ones stay readable.
@@ -47,6 +47,9 @@ pub struct Header {
     /// Reduced motion.
     #[serde(default)]
     pub still: bool,
+    /// What the terminal reported of the mouse.
+    #[serde(default)]
+    pub mouse: String,
     /// Keys that differ from the table: keys are recorded as they were pressed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<Change>,
@@ -76,6 +79,7 @@ impl Header {
             runs: model.bench.hosted,
             demo: model.race.unattended,
             still: model.look.still,
+            mouse: model.mouse.name().into(),
             keys: model.keys.changes(),
         }
     }
@@ -91,6 +95,7 @@ impl Header {
         look.still = self.still;
         let mut model = Model::new(self.url.clone(), look, self.at_ms);
         model.keys = Keymap::changed(&self.keys);
+        model.mouse = MouseMode::ALL.into_iter().find(|m| m.name() == self.mouse).unwrap_or_default();
         if self.runs {
             model.offer_runs();
         }

@@ -12,6 +12,9 @@ const CAPACITY: usize = 600;
 /// Milliseconds a moment stands for.
 const STEP_MS: u64 = 1_000;
 
+/// Processors whose load is kept; with more there are no charts of each.
+pub const CORES: usize = 8;
+
 /// Whose sensors are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
@@ -47,6 +50,8 @@ pub struct Moment {
     pub cpu: Option<f64>,
     /// Host memory in use, share of 1.
     pub memory: Option<f64>,
+    /// The first processors, percent.
+    pub cores: Vec<f64>,
     mode: Option<Mode>,
     mark: Option<String>,
 }
@@ -113,7 +118,8 @@ impl SensorHistory {
         let mark = self.mark.take();
         let cpu = sensors.host.cpu_percent.filter(|p| p.is_finite());
         let memory = share(sensors.host.mem_used, sensors.host.mem_total);
-        self.add(Moment { gpus: sensors.gpus.iter().map(moment).collect(), cpu, memory, mode, mark });
+        let cores = if sensors.host.per_core.len() > CORES { Vec::new() } else { sensors.host.per_core.clone() };
+        self.add(Moment { gpus: sensors.gpus.iter().map(moment).collect(), cpu, memory, cores, mode, mark });
     }
 
     fn add(&mut self, moment: Moment) {

@@ -404,7 +404,7 @@ fn the_help_is_whole_on_80x24() {
 fn the_help_lists_every_action() {
     let mut model = session::model("default-dark", 100, 30);
     let mut seen = String::new();
-    for skip in 0..200 {
+    for skip in 0..400 {
         model.overlay = Some(spectop::ui::app::Overlay::Help(skip));
         if skip % 10 == 0 {
             seen.push_str(&text(&draw(&model)));

@@ -21,7 +21,7 @@ use spectop::ui::screen::Screen;
 use spectop::ui::view;
 
 use crate::session::{self, START_MS};
-use crate::{runs, sample};
+use crate::{runs, sample, walk};
 
 /// Draws into the middle of a bigger buffer and looks at its rim.
 fn check(model: &mut Model, columns: u16, rows: u16) {
@@ -175,7 +175,7 @@ fn extreme_run() -> Run {
 
 fn screens() -> Vec<Model> {
     let mut all = vec![runs::running(80, 24), runs::comparing(80, 24), runs::hosted(80, 24)];
-    for c in ['4', '5', '7'] {
+    for c in ['2', '3', '4', '5', '6', '7', '8'] {
         let mut model = session::model("mono", 80, 24);
         model.update(Msg::Key(KeyCode::Char(c).into()));
         all.push(model);
@@ -183,6 +183,19 @@ fn screens() -> Vec<Model> {
     let mut ascii = runs::comparing(80, 24);
     ascii.look.ascii = true;
     all.push(ascii);
+    all.push(extreme());
+    all.push(walk::walked("default-dark", 80, 24));
+    let mut held = walk::walked("mono", 80, 24);
+    held.walk.node = Some(usize::MAX);
+    held.gpu = usize::MAX;
+    all.push(held);
+    let mut writing = session::model("mono", 80, 24);
+    writing.playground.editing = true;
+    writing.editor.insert(&"漢字 e\u{301}\n".repeat(300));
+    all.push(writing);
+    let mut raced = walk::raced(80, 24);
+    raced.update(Msg::Tick { now_ms: START_MS + 60_700 });
+    all.push(raced);
     let run = extreme_run();
     let mut bench = runs::hosted(80, 24);
     bench.update(Msg::Key(KeyCode::Char('4').into()));
@@ -269,6 +282,19 @@ fn every_size_with_overlays_and_big_log() {
 
 /// A model with data for every screen, showing this one. A new screen has its data from the same events.
 pub fn normal(screen: Screen, columns: u16, rows: u16) -> Model {
+    match screen {
+        Screen::Playground | Screen::Tree => {
+            let mut model = walk::walked("default-dark", columns, rows);
+            (model.screen, model.walk.at) = (screen, Some(1));
+            return model;
+        }
+        Screen::Race => {
+            let mut model = walk::raced(columns, rows);
+            model.update(Msg::Tick { now_ms: START_MS + 60_700 });
+            return model;
+        }
+        _ => {}
+    }
     let mut model = runs::comparing(columns, rows);
     session::play(&mut model, &session::gpus(2), None);
     runs::begin(&mut model, &sample::run());

@@ -21,6 +21,12 @@ impl Model {
                     Vec::new()
                 }
             },
+            Screen::Playground if self.playground.current().is_some() => {
+                let text = self.attempt_rounds().map(crate::ui::rounds::Traced::text);
+                let plain = || self.playground.current().map(|a| a.text.clone()).unwrap_or_default();
+                let text = text.unwrap_or_else(plain);
+                self.hand_over("the answer", text)
+            }
             Screen::Log => {
                 let text: String =
                     self.log_lines().iter().map(|e| log_line(e.at_ms, e.level, &e.source, &e.message)).collect();

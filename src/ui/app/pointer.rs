@@ -133,7 +133,7 @@ impl Model {
             self.focus_at(at);
         }
         // Where keys are typed the arrows walk the text or its history: the wheel must not.
-        if matches!(self.context(), Context::Field | Context::Prompt) {
+        if matches!(self.context(), Context::Field | Context::Prompt | Context::PlaygroundEdit) {
             return Vec::new();
         }
         self.dirty = true;

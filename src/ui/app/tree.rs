@@ -73,7 +73,8 @@ impl Model {
     fn select_node(&mut self, by: isize) {
         let Some(round) = self.tree_rounds().and_then(|t| self.walk.round(t)) else { return };
         let last = layout(round, self.zoom).places.len().saturating_sub(1);
-        let now = self.walk.node.map_or(0, |n| n.saturating_add_signed(by));
+        // The root says nothing that one does not know: the first step is to the first draft.
+        let now = self.walk.node.map_or(if by > 0 { 1 } else { last }, |n| n.saturating_add_signed(by));
         let traced = self.tree_rounds().map(|t| (t.id.clone(), self.walk.index(t)));
         self.walk.node = Some(now.min(last));
         // A tree that is replaced under the cursor cannot be looked at.

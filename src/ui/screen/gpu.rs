@@ -9,7 +9,7 @@ use crate::ui::app::Model;
 use crate::ui::format::{ABSENT, bytes, percent, used_of};
 use crate::ui::history::Column;
 use crate::ui::paint::{Row, bar, border, inside, titles};
-use crate::ui::sensors::{GpuMoment, Moment};
+use crate::ui::sensors::{CORES, GpuMoment, Moment};
 use crate::ui::text;
 use crate::ui::theme::Role;
 use crate::ui::widget::sensor_panel::readings;
@@ -163,7 +163,14 @@ fn gpu_plots(gpu: &GpuReading) -> Vec<Plot> {
 }
 
 fn host_plots(host: &HostReading) -> Vec<Plot> {
-    vec![
+    let cores = if host.per_core.len() > CORES { &[][..] } else { &host.per_core[..] };
+    let core = |i: usize, load: f64| Plot {
+        title: format!("core {i} {}", percent(Some(load))),
+        top: Some(100.0),
+        unit: "%",
+        pick: Box::new(move |m: &Moment| m.cores.get(i).copied().filter(|p| p.is_finite())),
+    };
+    let whole = vec![
         Plot {
             title: format!("cpu {}", percent(host.cpu_percent)),
             top: Some(100.0),
@@ -176,7 +183,8 @@ fn host_plots(host: &HostReading) -> Vec<Plot> {
             unit: "%",
             pick: Box::new(|m| m.memory.map(|m| m * 100.0)),
         },
-    ]
+    ];
+    whole.into_iter().chain(cores.iter().enumerate().map(|(i, load)| core(i, *load))).collect()
 }
 
 /// The charts in one or two columns, the first ones where there is no room for all.
@@ -185,7 +193,7 @@ fn plots(model: &Model, plots: &[Plot], area: Rect, buf: &mut Buffer) {
     let history = &model.shown().sensors;
     let columns = if area.width >= 70 { 2 } else { 1 };
     let lines = plots.len().div_ceil(columns);
-    let fit = ((area.height as usize).saturating_sub(1) / 3).clamp(1, lines.max(1));
+    let fit = ((area.height as usize).saturating_sub(1) / 4).clamp(1, lines.max(1));
     let mut cells = Vec::new();
     let mut y = area.y;
     for line in 0..fit {

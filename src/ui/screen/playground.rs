@@ -47,7 +47,12 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         return;
     };
     let round = traced.rounds[index].as_ref();
-    let note = if walking { "h ← → l · G newest · v tree" } else { "newest · h steps back" };
+    let note = match (walking, body.width >= 100) {
+        (true, true) => "h ← → l · G newest · v tree",
+        (false, true) => "newest · h steps back",
+        (true, false) => "",
+        (false, false) => "newest",
+    };
     titles(buf, boxes[2], theme, walking && !editing, &step_panel::title(round, index, traced.rounds.len()), note);
     step_panel::draw(model, round, inside(boxes[2]), buf);
 }
@@ -120,6 +125,7 @@ fn answer_title(model: &Model) -> String {
 
 fn answer_note(model: &Model) -> &'static str {
     match model.rejects {
+        _ if model.size.0 < 100 => "",
         Rejects::LastRound => "x: rejects of this round",
         Rejects::Inline => "x: all rejects",
         Rejects::Clean => "x: clean text",

@@ -158,7 +158,7 @@ fn lane(model: &Model, index: usize, planned: Mode, area: Rect, buf: &mut Buffer
     row.put(format!("{tokens} tok · {} rounds", progress.rounds), theme.style(Role::TextNormal));
     if progress.rounds > 0 {
         let tau = tokens.saturating_sub(1) as f64 / progress.rounds as f64;
-        row.put(format!(" · {} {} tok/round", if model.look.ascii { "tau" } else { "τ" }, short(Some(tau))), dim);
+        row.put_whole(format!(" · {} {} tok/round", if model.look.ascii { "tau" } else { "τ" }, short(Some(tau))), dim);
     }
     let mut row = Row::new(buf, area, y + 1);
     let finished = progress.finished_ms.filter(|_| replaying);
@@ -166,7 +166,7 @@ fn lane(model: &Model, index: usize, planned: Mode, area: Rect, buf: &mut Buffer
     let share = if total > 0 { tokens as f64 / total as f64 } else { 0.0 };
     bar(&mut row, columns, if replaying { share } else { f64::NAN }, theme.style(role), theme.style(Role::BorderIdle));
     if let Some(ms) = finished {
-        row.put(format!(" ⚑ {}", seconds(ms)), theme.style(Role::TextStrong));
+        row.put(format!(" ✓ {}", seconds(ms)), theme.style(Role::TextStrong));
     }
     let below = Rect { y: area.y + y + 2, height: area.height.saturating_sub(y + 2), ..area }.intersection(area);
     if let Some((run, progress)) = shown {

@@ -63,10 +63,10 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
 fn note(model: &Model, traced: &Traced, tree: &Layout, over: (usize, usize)) -> String {
     let mut parts = Vec::new();
     if over.0 > 0 {
-        parts.push(format!("+{} rows", over.0));
+        parts.push(format!("+{}↓", over.0));
     }
     if over.1 > 0 {
-        parts.push(format!("+{} columns", over.1));
+        parts.push(format!("+{}→", over.1));
     }
     if tree.hidden > 0 && model.zoom.least > 0.0 {
         parts.push(format!("{} branches < {} hidden", tree.hidden, share(model.zoom.least)));
@@ -75,6 +75,7 @@ fn note(model: &Model, traced: &Traced, tree: &Layout, over: (usize, usize)) -> 
         (true, _) => "frozen".into(),
         (_, None) if traced.active() => "live".into(),
         (_, None) => "newest".into(),
+        (_, Some(_)) if model.size.0 < 100 => "held".into(),
         (_, Some(_)) => "held · G newest".into(),
     });
     parts.join(" · ")
@@ -110,7 +111,7 @@ fn detail(model: &Model, round: &Round, tree: &Layout, area: Rect, buf: &mut Buf
             }
         }
         None => {
-            row.put(" ⏹ ", strong).put(ending(round), normal);
+            row.put(" ■ ", strong).put(ending(round), normal);
             row.right(" ↑↓ a node ", dim);
         }
     }

@@ -92,13 +92,21 @@ pub fn with_alerts(model: &Model, area: Rect, buf: &mut Buffer) -> Rect {
 
 /// Columns from which on every tab has its name.
 const NAMES: u16 = 110;
+/// Columns from which on the tabs' keys stand apart.
+const ROOMY: u16 = 100;
 
 /// The screens there are: key and name where there is room, else the name of the one that is shown.
 fn tabs(model: &Model, columns: u16) -> impl Iterator<Item = (Screen, String, String)> {
-    let named = move |screen| screen == model.screen || columns >= NAMES;
     Screen::ALL.into_iter().map(move |screen| {
-        let name = if named(screen) { format!(" {} ", screen.name()) } else { " ".into() };
-        (screen, format!(" {}", model.tab_key(screen)), name)
+        let key = model.tab_key(screen);
+        let (key, name) = match columns {
+            _ if screen == model.screen => (format!(" {key}"), format!(" {} ", screen.name())),
+            NAMES.. => (format!(" {key}"), format!(" {}", screen.name())),
+            // The names of the models need the room.
+            ..ROOMY => (key, String::new()),
+            _ => (format!(" {key}"), String::new()),
+        };
+        (screen, key, name)
     })
 }
 

@@ -69,7 +69,7 @@ pub fn draw(model: &Model, round: &Round, area: Rect, buf: &mut Buffer) {
     if area.width as usize > times.len() + why.chars().count() + 4 {
         row.right(times, dim);
     }
-    row.put(" ⏹ ", theme.style(Role::TextStrong)).put(why, theme.style(Role::TextNormal));
+    row.put(" ■ ", theme.style(Role::TextStrong)).put(why, theme.style(Role::TextNormal));
 }
 
 /// Why the round ended, with what it hung on.
