@@ -65,6 +65,11 @@ def labels_of(tokens, lengths, anchors, block: int):
 
 
 def order_parts(files: list[pathlib.Path], uses: dict[str, int], rng: random.Random) -> pathlib.Path:
-    """The file that was used least, so that parts that are still being made come in as they appear."""
-    least = min(uses.get(str(f), 0) for f in files)
-    return rng.choice([f for f in files if uses.get(str(f), 0) == least])
+    """One of the files that were used least. Parts that are still being made come in as they appear, and start with
+    the fewest uses of the others: catching up on them at once would be several passes over the same answers in a row.
+    """
+    known = [uses[str(f)] for f in files if str(f) in uses]
+    for f in files:
+        uses.setdefault(str(f), min(known, default=0))
+    least = min(uses[str(f)] for f in files)
+    return rng.choice([f for f in files if uses[str(f)] == least])

@@ -3,13 +3,14 @@
 import json
 import os
 import pathlib
+import random
 import unittest
 
 import torch
 
 import drafter as D
 import fused
-from corpus import draw_anchors, labels_of
+from corpus import draw_anchors, labels_of, order_parts
 from loss import HeadLoss, pace_weights
 from regenerate import loops
 from replay import accepted_chain, accepted_tree, best_first, candidates, rounds
@@ -137,6 +138,19 @@ class Labels(unittest.TestCase):
         self.assertTrue(loops([9, 1, 2, 3] + [1, 2, 3] * 4, 12))
         self.assertFalse(loops(list(range(12)), 12))
         self.assertFalse(loops([1, 1], 12))
+
+
+class Parts(unittest.TestCase):
+    def test_new_ones_join_and_none_is_left_behind(self):
+        rng, uses, files = random.Random(0), {}, [pathlib.Path(n) for n in "ab"]
+        for _ in range(6):
+            file = order_parts(files, uses, rng)
+            uses[str(file)] += 1
+        self.assertEqual(uses, {"a": 3, "b": 3})
+        files.append(pathlib.Path("c"))
+        for _ in range(3):
+            uses[str(order_parts(files, uses, rng))] += 1
+        self.assertEqual(uses, {"a": 4, "b": 4, "c": 4})
 
 
 class Replay(unittest.TestCase):

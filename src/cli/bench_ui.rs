@@ -4,6 +4,7 @@
 mod load;
 mod subject;
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -270,17 +271,18 @@ fn as_table(args: &BenchUiArgs, f: &Figures, limits: &[Limit]) -> String {
         let mark = if limit.met() { "ok  " } else { "OVER" };
         if limit.key == "lagged_shown" {
             let shown = if f.lagged_shown { "yes" } else { "no" };
-            text.push_str(&format!("{mark} {:<34} {shown:>10}\n", "a count of lost events is shown"));
+            let _ = writeln!(text, "{mark} {:<34} {shown:>10}", "a count of lost events is shown");
         } else {
             let most = format!("(at most {} {})", limit.most, limit.unit);
-            text.push_str(&format!("{mark} {:<34} {:>10.2} {:<12} {most}\n", limit.what, limit.value, limit.unit));
+            let _ = writeln!(text, "{mark} {:<34} {:>10.2} {:<12} {most}", limit.what, limit.value, limit.unit);
         }
     }
-    text.push_str(&format!(
+    let _ = write!(
+        text,
         "\nkey to frame p50 {:.2} ms over {} keys at {:.0} events/s; streaming {:.0} B/s to the terminal; most memory {:.1} \
          MB\n",
         f.key_to_frame_p50_ms, f.key_samples, f.flood_events_per_s, f.stream_bytes_per_s, f.peak_rss_mb
-    ));
+    );
     text
 }
 

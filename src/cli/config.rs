@@ -135,9 +135,10 @@ fn read(setting: &Setting, value: &toml::Value) -> Result<String, String> {
     match Cli::command().try_get_matches_from(line) {
         Ok(_) => Ok(text),
         Err(error) => {
+            // The first paragraph says what is wrong and what is possible; the rest is about the command line.
             let error = error.to_string();
-            let line = error.lines().next().unwrap_or_default();
-            Err(line.trim_start_matches("error: ").to_owned())
+            let lines: Vec<&str> = error.lines().take_while(|l| !l.is_empty()).map(str::trim).collect();
+            Err(lines.join(" ").trim_start_matches("error: ").to_owned())
         }
     }
 }

@@ -66,7 +66,10 @@ impl Terminal {
 
     /// Forgets what is on screen: the next frame is drawn from nothing.
     pub fn clear(&mut self) -> io::Result<()> {
-        self.inner.clear()
+        // The library's own `clear` asks the terminal where the cursor is. The answer comes in with the keys, where it is
+        // not waited for, and over a slow line it may not come at all.
+        let size = self.inner.size()?;
+        self.inner.resize(Rect::new(0, 0, size.width, size.height))
     }
 
     /// Gives the terminal back for a while.
@@ -79,7 +82,7 @@ impl Terminal {
     /// Takes the terminal again after [`Terminal::leave`], or after someone else had it.
     pub fn reenter(&mut self) -> io::Result<()> {
         take(self.mouse)?;
-        self.inner.clear()
+        self.clear()
     }
 
     /// Has the terminal report this much of the mouse.

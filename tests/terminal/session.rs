@@ -101,6 +101,12 @@ impl Session {
         self.pty.master.write_all(keys.as_bytes()).expect("written");
     }
 
+    /// Presses Esc and waits until a text is gone: a key that followed at once would count as pressed with Alt.
+    pub fn escape(&mut self, gone: &str) {
+        self.keys("\u{1b}");
+        self.until("the end of what Esc closes", |s| !s.contents().contains(gone));
+    }
+
     /// Gives a command to the shell and waits for its end.
     pub fn command(&mut self, command: &str) {
         self.marks += 1;

@@ -3,6 +3,7 @@
 mod bless;
 mod dashboard;
 mod keys;
+mod pointer;
 mod recording;
 mod runs;
 mod sample;

@@ -68,6 +68,9 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         },
     );
     let mut lines: Vec<(&str, String)> = header::alerts(model).into_iter().map(|(_, text)| ("!", text)).collect();
+    if data.lagged > 0 {
+        lines.push(("!", format!("lagged: {} events lost", format::count(data.lagged))));
+    }
     lines.extend([
         ("decode", format!("{} tok/s", short(sample.and_then(|s| s.decode_tok_s)))),
         (tau, format!("{} tok/round", short(sample.and_then(|s| s.tau)))),
