@@ -75,6 +75,7 @@ pub enum Connection {
 
 /// What an attached source reports, in order.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "events are nearly all there is: a box for each would only cost")]
 pub enum Update {
     /// The connection changed.
     Connection(Connection),

@@ -101,17 +101,17 @@ impl SensorHistory {
         if self.whose == Some(whose) && since + STEP_MS / 10 < STEP_MS {
             return;
         }
-        if self.whose != Some(whose) {
+        if self.whose == Some(whose) {
+            for _ in 0..(since / STEP_MS).saturating_sub(2).min(CAPACITY as u64) {
+                self.add(Moment { mode, ..Moment::default() });
+            }
+        } else {
             // The server's own readings win over this machine's as soon as they come, and lose only when they stop.
             if self.whose == Some(Whose::Server) && since < 3 * STEP_MS {
                 return;
             }
             self.moments.clear();
             self.mark = None;
-        } else {
-            for _ in 0..(since / STEP_MS).saturating_sub(2).min(CAPACITY as u64) {
-                self.add(Moment { mode, ..Moment::default() });
-            }
         }
         self.whose = Some(whose);
         self.at_ms = now_ms;

@@ -129,7 +129,7 @@ impl Keymap {
     /// What differs from the table: place, action and keys, by name.
     pub fn changes(&self) -> Vec<Change> {
         let lines = self.lines.iter().zip(TABLE).filter(|(line, b)| line.keys != b.keys);
-        lines.map(|(line, _)| (line.context.name().into(), line.action.name(), line.keys.clone())).collect()
+        lines.map(|(line, _)| (line.context.name(), line.action.name(), line.keys.clone())).collect()
     }
 
     /// The table with such changes; names that are not known any more are left out.

@@ -69,8 +69,8 @@ impl Model {
     /// What every screen does. `None` for actions of a single screen.
     pub(super) fn every_screen(&mut self, action: Action) -> Option<Vec<Effect>> {
         match action {
-            Action::NextScreen => return Some(self.show(self.screen.beside(true))),
-            Action::PreviousScreen => return Some(self.show(self.screen.beside(false))),
+            Action::NextScreen => Some(self.show(self.screen.beside(true))),
+            Action::PreviousScreen => Some(self.show(self.screen.beside(false))),
             Action::Palette => {
                 self.palette = crate::ui::editor::Editor::default();
                 self.overlay = Some(Overlay::Palette(0));

@@ -107,13 +107,11 @@ impl Model {
         if !self.can_generate() {
             return Vec::new();
         }
-        match self.editor.keep() {
-            Some(text) => self.attempt(text, self.playground.mode),
-            None => {
-                self.playground.editing = true;
-                self.refuse("there is no prompt yet: write one, then Enter")
-            }
-        }
+        let Some(text) = self.editor.keep() else {
+            self.playground.editing = true;
+            return self.refuse("there is no prompt yet: write one, then Enter");
+        };
+        self.attempt(text, self.playground.mode)
     }
 
     fn repeat(&mut self, mode: Mode) -> Vec<Effect> {

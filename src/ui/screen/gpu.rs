@@ -15,13 +15,16 @@ use crate::ui::theme::Role;
 use crate::ui::widget::sensor_panel::readings;
 use crate::ui::widget::{chart, header};
 
+/// What of a moment is drawn.
+type Pick = Box<dyn Fn(&Moment) -> Option<f64>>;
+
 /// One chart: title with the reading of now, scale, and what is drawn.
 struct Plot {
     title: String,
     /// Top of the scale; none: the next round number above the greatest value.
     top: Option<f64>,
     unit: &'static str,
-    pick: Box<dyn Fn(&Moment) -> Option<f64>>,
+    pick: Pick,
 }
 
 /// Draws the screen without its footer.
@@ -127,9 +130,7 @@ fn none(model: &Model, host: &HostReading, area: Rect, buf: &mut Buffer) {
 
 fn gpu_plots(gpu: &GpuReading) -> Vec<Plot> {
     let index = gpu.index;
-    let of = |pick: fn(&GpuMoment) -> Option<f64>| -> Box<dyn Fn(&Moment) -> Option<f64>> {
-        Box::new(move |m: &Moment| m.gpu(index).and_then(pick))
-    };
+    let of = |pick: fn(&GpuMoment) -> Option<f64>| -> Pick { Box::new(move |m: &Moment| m.gpu(index).and_then(pick)) };
     let share = gpu.mem_used.zip(gpu.mem_total).filter(|(_, t)| *t > 0).map(|(u, t)| u as f64 * 100.0 / t as f64);
     let mhz = gpu.sm_mhz.map(f64::from);
     vec![

@@ -1,5 +1,7 @@
 //! The playground: the prompt, its answer with every round marked, and the round under the cursor.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
@@ -112,12 +114,12 @@ fn answer_title(model: &Model) -> String {
     let mut title = format!("answer · {} · {state}", attempt.label());
     if let Some(traced) = model.attempt_rounds() {
         let tau = if model.look.ascii { "tau" } else { "τ" };
-        title.push_str(&format!(" · {} tok", traced.len()));
+        let _ = write!(title, " · {} tok", traced.len());
         if !traced.rounds.is_empty() {
-            title.push_str(&format!(" · {} rounds · {tau} {}", traced.rounds.len(), short(traced.tau())));
+            let _ = write!(title, " · {} rounds · {tau} {}", traced.rounds.len(), short(traced.tau()));
         }
         if let Some(speed) = traced.decode_tok_s() {
-            title.push_str(&format!(" · {} tok/s", short(Some(speed))));
+            let _ = write!(title, " · {} tok/s", short(Some(speed)));
         }
     }
     title
@@ -144,12 +146,12 @@ fn attempts(model: &Model, area: Rect, buf: &mut Buffer) {
         let speed = attempt.traced(&model.data.traces).and_then(Traced::decode_tok_s);
         let mut text = format!(" {} {}", i + 1, attempt.label());
         if let Some(speed) = speed {
-            text.push_str(&format!(" {} tok/s", short(Some(speed))));
+            let _ = write!(text, " {} tok/s", short(Some(speed)));
         }
         if let (Some(base), Some(speed), true) = (base, speed, i > 0)
             && base > 0.0
         {
-            text.push_str(&format!(" ×{:.2}", speed / base));
+            let _ = write!(text, " ×{:.2}", speed / base);
         }
         text.push(' ');
         let style = match attempt.mode {

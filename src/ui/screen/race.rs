@@ -139,18 +139,15 @@ fn lane(model: &Model, index: usize, planned: Mode, area: Rect, buf: &mut Buffer
     let digits_area = Rect { height: area.height.saturating_sub(6).min(5), ..area };
     let size = digits::fitting("000.0", digits_area, model.look.ascii);
     let mut y = 0;
-    match size {
-        Some(size) => {
-            digits::draw(buf, digits_area, &number, size, theme.style(role));
-            let unit = Rect { y: area.y + size.rows() - 1, height: 1, ..area };
-            let skip = size.width(&number) + 1;
-            Row::new(buf, unit, 0).skip(skip).put("tok/s", dim);
-            y += size.rows();
-        }
-        None => {
-            Row::new(buf, area, 0).put(number, theme.style(Role::TextStrong)).put(" tok/s", dim);
-            y += 1;
-        }
+    if let Some(size) = size {
+        digits::draw(buf, digits_area, &number, size, theme.style(role));
+        let unit = Rect { y: area.y + size.rows() - 1, height: 1, ..area };
+        let skip = size.width(&number) + 1;
+        Row::new(buf, unit, 0).skip(skip).put("tok/s", dim);
+        y += size.rows();
+    } else {
+        Row::new(buf, area, 0).put(number, theme.style(Role::TextStrong)).put(" tok/s", dim);
+        y += 1;
     }
     let total = shown.map(|(run, _)| run.len()).unwrap_or_default();
     let mut row = Row::new(buf, area, y);

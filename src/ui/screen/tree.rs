@@ -97,23 +97,20 @@ fn detail(model: &Model, round: &Round, tree: &Layout, area: Rect, buf: &mut Buf
     let (dim, normal, strong) =
         (theme.style(Role::TextDim), theme.style(Role::TextNormal), theme.style(Role::TextStrong));
     let mut row = Row::new(buf, area, 0);
-    match model.walk.node.and_then(|i| tree.places.get(i)) {
-        Some(place) => {
-            row.put(format!(" {} ", place.fate.shape()), theme.style(tree_view::role(place.fate)));
-            row.put(place.fate.explain(), normal);
-            if let Some(p) = place.p {
-                row.put("  p ", dim).put(share(p), strong);
-                row.put("  along its path ", dim).put(small(place.path_p), strong);
-            }
-            row.put(format!("  depth {}", place.depth), dim);
-            if let Id::Node(number) = place.id {
-                row.put(format!("  node {number} of {}", round.proposed.len()), dim);
-            }
+    if let Some(place) = model.walk.node.and_then(|i| tree.places.get(i)) {
+        row.put(format!(" {} ", place.fate.shape()), theme.style(tree_view::role(place.fate)));
+        row.put(place.fate.explain(), normal);
+        if let Some(p) = place.p {
+            row.put("  p ", dim).put(share(p), strong);
+            row.put("  along its path ", dim).put(small(place.path_p), strong);
         }
-        None => {
-            row.put(" ■ ", strong).put(ending(round), normal);
-            row.right(" ↑↓ a node ", dim);
+        row.put(format!("  depth {}", place.depth), dim);
+        if let Id::Node(number) = place.id {
+            row.put(format!("  node {number} of {}", round.proposed.len()), dim);
         }
+    } else {
+        row.put(" ■ ", strong).put(ending(round), normal);
+        row.right(" ↑↓ a node ", dim);
     }
     let mut row = Row::new(buf, area, 1);
     let depths = by_depth(round);

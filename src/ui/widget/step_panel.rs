@@ -1,5 +1,7 @@
 //! One round, position by position: what was drafted, what the target chose, why it ended.
 
+use std::fmt::Write as _;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -20,15 +22,15 @@ pub fn title(round: &Round, index: usize, of: usize) -> String {
         title.push_str(" · nothing drafted");
     } else {
         let nodes = round.proposed.len();
-        title.push_str(&if nodes == deepest {
-            format!(" · {nodes} drafted")
+        let _ = if nodes == deepest {
+            write!(title, " · {nodes} drafted")
         } else {
-            format!(" · {nodes} nodes, {deepest} deep")
-        });
+            write!(title, " · {nodes} nodes, {deepest} deep")
+        };
         let own = round.committed.len().saturating_sub(round.accepted_drafts);
-        title.push_str(&format!(" · accepted {} + {own}", round.accepted_drafts));
+        let _ = write!(title, " · accepted {} + {own}", round.accepted_drafts);
     }
-    title.push_str(&format!(" · {}", ms(Some(round.stages.total()))));
+    let _ = write!(title, " · {}", ms(Some(round.stages.total())));
     title
 }
 
