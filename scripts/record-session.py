@@ -1,53 +1,64 @@
 #!/usr/bin/env python3
-"""Records /spec/events of a running server as JSON lines, while it answers prompts under changing modes.
+"""Makes tests/fixtures/session.jsonl.zst, from which the screenshots are rendered: drives a real dashboard through keys.
 
-Usage: record-session.py URL > tests/fixtures/session.jsonl. The screenshots are rendered from this file.
+Usage: record-session.py FILE [SPECTOP ARGS]. FILE must not exist. Example, in a folder that holds the model:
+  record-session.py session.jsonl.zst --target SmolLM2-135M-Instruct.Q4_1.gguf
+The moments that src/cli/screenshot.rs names are seconds of this script.
 """
-import json
+import fcntl
 import os
+import pty
+import select
+import struct
 import sys
-import threading
+import termios
 import time
-import urllib.request
 
-URL = sys.argv[1]
-STEPS = [
-    ({"mode": "off"}, "What is a binary search tree?", 60),
-    ({"mode": "dflash", "block_size": 8}, "Explain the quicksort algorithm in 3 sentences", 256),
-    ({"mode": "ddtree", "tree_budget": 16}, "Write a Python function fibonacci(n) using iteration", 150),
+SPECTOP = os.environ.get("SPECTOP", "target/debug/spectop")
+F5, ENTER, ESC = "\x1b[15~", "\r", "\x1b"
+# Second, keys.
+KEYS = [
+    (4.0, "1"),
+    (4.5, "o"),
+    (5.0, "p"),
+    (5.5, "Explain how a hash map finds a key, step by step, with an example in Python." + ENTER),
+    (9.0, "d"),
+    (14.0, "t"),
+    (26.5, "2" + ENTER),
+    (27.0, "\x15"),
+    (27.5, "Write a Python function fibonacci(n) using iteration."),
+    (28.5, F5),
+    (36.0, "o"),
+    (43.0, "t"),
+    (53.0, "R"),
+    (80.0, "6"),
+    (82.0, "q"),
 ]
-done = False
 
 
-def call(method, path, body):
-    request = urllib.request.Request(
-        URL + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method
-    )
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
+def main():
+    file, args = sys.argv[1], sys.argv[2:]
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+        os.execv(SPECTOP, [SPECTOP, *args, "--record", file])
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 36, 120, 0, 0))
+    start = time.time()
+    keys = list(KEYS)
+    while True:
+        wait = max(0.0, start + keys[0][0] - time.time()) if keys else 5.0
+        ready, _, _ = select.select([fd], [], [], wait)
+        if ready:
+            try:
+                if not os.read(fd, 65536):
+                    break
+            except OSError:
+                break
+        elif keys:
+            os.write(fd, keys.pop(0)[1].encode())
+        else:
+            break
+    os.waitpid(pid, 0)
 
 
-def listen():
-    name = None
-    with urllib.request.urlopen(URL + "/spec/events") as stream:
-        for raw in stream:
-            line = raw.decode().rstrip("\n")
-            if line.startswith("event:"):
-                name = line[6:].strip()
-            elif line.startswith("data:"):
-                data = json.loads(line[5:].replace(os.path.expanduser("~"), "~"))
-                print(json.dumps({"event": name, "data": data, "at_ms": int(time.time() * 1000)}, ensure_ascii=False))
-            if done:
-                return
-
-
-thread = threading.Thread(target=listen)
-thread.start()
-time.sleep(1)
-for mode, prompt, tokens in STEPS:
-    call("PUT", "/spec/mode", mode)
-    time.sleep(0.5)
-    messages = [{"role": "user", "content": prompt}]
-    call("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": tokens, "temperature": 0})
-done = True
-thread.join()
+main()

@@ -6,6 +6,7 @@
 //!                 export ◄─ run.v1 ◄─ summary + compare (pure statistics) + lossless ◄──────────────┘
 //! ```
 
+pub mod across;
 pub mod compare;
 pub mod control;
 pub mod export;

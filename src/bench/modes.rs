@@ -22,7 +22,7 @@ pub struct Offer {
 pub enum ModeError {
     /// It cannot be read.
     #[error(
-        "\"{word}\" is no mode: {problem}; use off, dflash[:BLOCK], ddtree[:BUDGET][:seed|:noseed], shadow[:BUDGET], as-is, or LABEL=URL"
+        "\"{word}\" is no mode: {problem}; use off, dflash[:BLOCK], ddtree[:BUDGET][:seed|:noseed], shadow[:BUDGET], auto, as-is, or LABEL=URL"
     )]
     Word {
         /// As given.

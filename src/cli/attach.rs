@@ -11,7 +11,7 @@ use super::{ClientArgs, Exit, Failure, ScreenArgs};
 use crate::gpu::{DEFAULT_INTERVAL, Sampler};
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::source::{self, CHANNEL_CAPACITY, ChatDelta, ChatMessage, ChatRequest, Client};
-use crate::ui::app::Prompt;
+use crate::ui::app::{Answer, Prompt};
 
 /// Opens the dashboard on the server, whether it answers yet or not.
 pub fn run(client: &ClientArgs, screen: &ScreenArgs) -> Result<(), Failure> {
@@ -51,6 +51,7 @@ pub fn attach(client: &Client, sampler: &Arc<Sampler>) -> (Attachment, DropGuard
         updates,
         runs: Some(runs),
         sensors: Box::new(move || sampler.latest()),
+        demo: false,
     };
     (attachment, cancel.drop_guard())
 }
@@ -66,7 +67,7 @@ impl Remote for Server {
         Box::pin(async move { client.set_mode(request).await.map_err(|error| error.to_string()) })
     }
 
-    fn generate(&self, prompt: Prompt, text: mpsc::Sender<String>) -> Pending<Result<(), String>> {
+    fn generate(&self, prompt: Prompt, text: mpsc::Sender<Answer>) -> Pending<Result<(), String>> {
         let client = self.client.clone();
         Box::pin(async move {
             let request = ChatRequest {
@@ -74,14 +75,17 @@ impl Remote for Server {
                 model: prompt.model,
                 max_tokens: Some(prompt.max_tokens),
                 temperature: Some(prompt.temperature),
+                mode: prompt.mode,
                 ..ChatRequest::default()
             };
+            let tag = prompt.tag;
             let mut answer = client.chat(&request).await.map_err(|error| error.to_string())?;
             while let Some(delta) = answer.next().await {
                 match delta.map_err(|error| error.to_string())? {
                     ChatDelta::Text { text: piece, .. } => {
                         // Nobody reads any more only when the screen is about to close.
-                        let _ = text.send(piece).await;
+                        let id = answer.id().map(str::to_owned);
+                        let _ = text.send(Answer { tag, id, text: piece }).await;
                     }
                     ChatDelta::End(_) => break,
                 }

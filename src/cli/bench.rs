@@ -11,6 +11,8 @@ pub(in crate::cli) mod runs;
 mod sweep;
 mod table;
 
+pub(super) use output::plots;
+
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -57,7 +59,7 @@ pub struct RunArgs {
     /// What is measured.
     #[command(flatten)]
     pub measure: MeasureArgs,
-    /// Modes, the baseline first: off, dflash[:BLOCK], ddtree[:BUDGET][:seed|:noseed], shadow[:BUDGET], as-is, or
+    /// Modes, the baseline first: off, dflash[:BLOCK], ddtree[:BUDGET][:seed|:noseed], shadow[:BUDGET], auto, as-is, or
     /// LABEL=URL for a server of its own. Default: what the server offers of off, dflash and ddtree.
     #[arg(long, value_name = "MODES", value_delimiter = ',', conflicts_with = "resume")]
     pub modes: Vec<String>,
@@ -140,6 +142,12 @@ pub struct OutputArgs {
     /// A line a request.
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
+    /// A line a suite, mode and concurrency.
+    #[arg(long, value_name = "FILE")]
+    pub csv_summary: Option<PathBuf>,
+    /// The page's charts as SVG files.
+    #[arg(long, value_name = "FOLDER")]
+    pub plots: Option<PathBuf>,
     /// As vLLM's benchmark writes it.
     #[arg(long, value_name = "FILE")]
     pub vllm: Option<PathBuf>,
@@ -149,7 +157,10 @@ pub struct OutputArgs {
     /// As AIPerf writes it.
     #[arg(long, value_name = "FILE")]
     pub aiperf: Option<PathBuf>,
-    /// Mode that --vllm, --sglang and --aiperf write: their files hold one (`LABEL@4` for one of several concurrencies).
+    /// As AIPerf writes its records, a line a request.
+    #[arg(long, value_name = "FILE")]
+    pub aiperf_records: Option<PathBuf>,
+    /// Mode that --vllm, --sglang, --aiperf and --aiperf-records write: their files hold one (`LABEL@4` for one of several concurrencies).
     #[arg(long, value_name = "LABEL")]
     pub export_mode: Option<String>,
 }

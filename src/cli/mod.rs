@@ -4,28 +4,38 @@ pub mod attach;
 pub mod bench;
 pub mod bench_host;
 pub mod bench_kernels;
+#[cfg(target_os = "linux")]
+pub mod bench_ui;
+pub mod config;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
 pub mod loading;
 pub mod out;
+#[cfg(unix)]
+pub mod pty;
+pub mod recorder;
+pub mod replay;
 pub mod run_host;
+pub mod screen_args;
 pub mod screen_loop;
 pub mod screenshot;
 pub mod serve;
 pub mod setup;
+pub mod shell;
 pub mod snapshot;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::engine::api::{Precision, Resolve};
 use crate::engine::weights::hub;
 use crate::gpu::{DEFAULT_INTERVAL, Sampler};
 use crate::protocol::mode::{Mode, ModeRequest};
+pub use screen_args::ScreenArgs;
 
 /// Exit codes, the same for every subcommand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +87,14 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Options of the embedded engine.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Engine")]
     pub engine: EngineArgs,
     /// Options of the screen.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Screen")]
     pub screen: ScreenArgs,
+    /// Configuration file, instead of the one in the user's folder.
+    #[arg(long, global = true, value_name = "FILE", env = "SPECTOP_CONFIG")]
+    pub config: Option<PathBuf>,
 }
 
 /// Options of the engine.
@@ -128,6 +141,18 @@ impl EngineArgs {
         hub::resolve(self.target.clone(), self.draft.clone(), self.no_draft, self.tiny)
     }
 
+    /// A pair is named in one place: what the command line says about the target or the pair makes the drafter of the
+    /// configuration file void, since that one belongs to another target.
+    fn pair_of_one_source(&mut self, matches: &clap::ArgMatches) {
+        let asked = |id| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        if (asked("target") || self.no_draft || self.tiny) && !asked("draft") {
+            self.draft = None;
+        }
+        if self.tiny {
+            self.target = None;
+        }
+    }
+
     /// The mode part.
     pub fn mode_request(&self) -> ModeRequest {
         ModeRequest {
@@ -158,20 +183,6 @@ impl From<DtypeArg> for Precision {
             DtypeArg::Q8 => Precision::Q8,
         }
     }
-}
-
-/// Options of the screen.
-#[derive(Debug, Clone, Args)]
-pub struct ScreenArgs {
-    /// Theme (a name from themes/).
-    #[arg(long, global = true, value_name = "NAME")]
-    pub theme: Option<String>,
-    /// Draw with ASCII characters only.
-    #[arg(long, global = true)]
-    pub ascii: bool,
-    /// Frames a second at most.
-    #[arg(long, global = true, default_value_t = 15, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=60))]
-    pub fps: u16,
 }
 
 /// Options of a listening server.
@@ -206,6 +217,10 @@ pub enum Command {
     Serve(ServeArgs),
     /// Open the dashboard on a running server.
     Attach(ClientArgs),
+    /// Race decoding modes against each other, one prompt after another, until stopped.
+    Demo,
+    /// Play a recording made with --record.
+    Replay(replay::ReplayArgs),
     /// Generate once, without a server.
     Generate(GenerateArgs),
     /// Benchmark decoding modes.
@@ -239,13 +254,30 @@ pub enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// Write, print or check the configuration file.
+    Config {
+        /// What to do.
+        #[command(subcommand)]
+        command: config::command::ConfigCommand,
+    },
+    /// Print completions for a shell, e.g. `spectop completions fish > ~/.config/fish/completions/spectop.fish`.
+    Completions {
+        /// The shell.
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page, or write those of all subcommands into a folder.
+    Man {
+        /// The folder.
+        #[arg(value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+    /// Measure what the dashboard itself costs: CPU, memory, bytes to the terminal, time from a key to its frame.
+    #[cfg(target_os = "linux")]
+    BenchUi(bench_ui::BenchUiArgs),
     /// Render the screenshots of the README from the program itself.
     #[command(hide = true)]
-    Screenshot {
-        /// Folder to write to.
-        #[arg(value_name = "DIR", default_value = "screenshots")]
-        dir: PathBuf,
-    },
+    Screenshot(screenshot::ScreenshotArgs),
 }
 
 /// Options of `generate`.
@@ -304,10 +336,9 @@ fn top_p(text: &str) -> Result<f32, String> {
     }
 }
 
-/// Parses the command line and does what it says. A failure is told on stderr.
+/// Parses the command line, with the configuration file beneath it, and does what it says. A failure is told on stderr.
 pub fn main() -> Exit {
-    let cli = Cli::parse();
-    match dispatch(cli) {
+    match parse_and_dispatch() {
         Ok(()) => Exit::Ok,
         Err(failure) => {
             if !failure.message.is_empty() {
@@ -318,10 +349,40 @@ pub fn main() -> Exit {
     }
 }
 
+fn parse_and_dispatch() -> Result<(), Failure> {
+    let args: Vec<_> = std::env::args_os().collect();
+    let path = config::path(&args)?;
+    // Help and mistakes on the command line come first: they must not depend on the file.
+    let matches = Cli::command().get_matches_from(&args);
+    let mut cli = Cli::from_arg_matches(&matches).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+    let given = cli.config.is_some();
+    if let Some(Command::Config { command }) = cli.command {
+        // What is wrong with the file is what these are for; only `print` needs it whole.
+        let printing = matches!(command, config::command::ConfigCommand::Print);
+        let config = if printing { config::load(&path, given)? } else { config::Config::default() };
+        let matches = config::beneath(Cli::command(), &config).get_matches_from(&args);
+        return config::command::run(command, &path, given, &matches);
+    }
+    if matches!(cli.command, Some(Command::Completions { .. } | Command::Man { .. })) {
+        return dispatch(cli);
+    }
+    let config = config::load(&path, given)?;
+    let matches = config::beneath(Cli::command(), &config).get_matches_from(&args);
+    cli = Cli::from_arg_matches(&matches).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
+    cli.engine.pair_of_one_source(&matches);
+    cli.screen.configure(&config, &matches);
+    for warning in &config.warnings {
+        out::tell(&format!("spectop: warning: {}: {warning}", path.display()));
+    }
+    dispatch(cli)
+}
+
 fn dispatch(cli: Cli) -> Result<(), Failure> {
     let engine = &cli.engine;
     match cli.command {
-        None => dashboard::run(engine, &cli.screen, engine.resolve()),
+        None => dashboard::run(engine, &cli.screen, engine.resolve(), false),
+        Some(Command::Demo) => dashboard::run(engine, &cli.screen, engine.resolve(), true),
+        Some(Command::Replay(args)) => replay::run(&args, &cli.screen),
         Some(Command::Serve(args)) => {
             let sampler = Sampler::spawn(DEFAULT_INTERVAL)
                 .map_err(|e| Failure::new(Exit::Failed, format!("cannot start the sensor thread: {e}")))?;
@@ -334,6 +395,11 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),
-        Some(Command::Screenshot { dir }) => screenshot::run(&dir),
+        #[cfg(target_os = "linux")]
+        Some(Command::BenchUi(args)) => bench_ui::run(&args),
+        Some(Command::Completions { shell }) => shell::completions(shell),
+        Some(Command::Man { dir }) => shell::man(dir.as_deref()),
+        Some(Command::Config { .. }) => unreachable!("done before the file was read"),
+        Some(Command::Screenshot(args)) => screenshot::run(&args, cli.screen.theme.as_deref()),
     }
 }

@@ -6,20 +6,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crossterm::event::{Event as TerminalEvent, EventStream};
+use crossterm::event::{Event as TerminalEvent, EventStream, KeyCode};
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::recorder::Recorder;
 use super::run_host::{RunHost, Runs};
+use super::screen_args::Environment;
 use super::{Exit, Failure, ScreenArgs};
+use crate::protocol::event::Level;
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::sensor::Sensors;
 use crate::source::Update;
-use crate::ui::app::{Effect, EffectResult, Look, Model, Msg, Prompt};
-use crate::ui::color::Depth;
+use crate::ui::app::{Answer, Effect, EffectResult, Look, Model, Msg, Prompt};
 use crate::ui::terminal::{self, Terminal};
 use crate::ui::view;
 
@@ -27,6 +29,10 @@ use crate::ui::view;
 const TICK: Duration = Duration::from_millis(250);
 /// Ticks between two looks at the sensors of this machine.
 const TICKS_PER_LOOK: u32 = 4;
+/// Least time between two frames when a key was pressed: a repeating key must not draw more than eyes can see.
+const ANSWER: Duration = Duration::from_millis(10);
+/// Least time between two frames with reduced motion.
+const STILL: Duration = Duration::from_millis(500);
 /// Updates taken in before keys get their turn again.
 const BURST: usize = 256;
 
@@ -41,7 +47,7 @@ pub trait Remote: Send + Sync {
     /// Switches the mode.
     fn set_mode(&self, request: ModeRequest) -> Pending<Result<ModeChange, String>>;
     /// Sends a prompt and reads the answer to its end, passing its text on. Dropping the future must cancel the request.
-    fn generate(&self, prompt: Prompt, text: mpsc::Sender<String>) -> Pending<Result<(), String>>;
+    fn generate(&self, prompt: Prompt, text: mpsc::Sender<Answer>) -> Pending<Result<(), String>>;
 }
 
 /// A server that somebody attached to.
@@ -56,6 +62,8 @@ pub struct Attachment {
     pub runs: Option<Arc<dyn RunHost>>,
     /// The latest readings of this machine; called once a second, must not block.
     pub sensors: Box<dyn FnMut() -> Sensors + Send>,
+    /// Races run by themselves.
+    pub demo: bool,
 }
 
 /// Says why the dashboard could not open, before anything is started for it.
@@ -85,15 +93,30 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
     let look = look(screen)?;
     // Listening to signals comes first: from the moment the terminal is ours, none may end us without giving it back.
     let signals = Signals::listen().map_err(|e| broken(&e))?;
-    let terminal = Terminal::enter().map_err(|e| broken(&e))?;
+    let mouse = screen.mouse.into();
+    let mut recorder = screen.record.as_deref().map(Recorder::create).transpose()?;
+    let terminal = Terminal::enter(mouse).map_err(|e| broken(&e))?;
     let mut model = Model::new(attachment.url.clone(), look, now_ms());
+    (model.keys, model.mouse) = (screen.keys.clone(), mouse);
+    let warned = |text: &String| Recorder::note(now_ms(), Level::Warn, "config", text);
+    let first = screen.warnings.iter().map(warned).collect();
     let (runs, run_messages) = Runs::new(attachment.runs);
     if runs.hosted() {
         model.offer_runs();
     }
+    if attachment.demo {
+        model.demo();
+    }
+    if let Some(recorder) = &mut recorder {
+        let (columns, rows) = terminal.size().map_err(|e| broken(&e))?;
+        model.update(Msg::Resize(columns, rows));
+        recorder.begin(&model)?;
+    }
     let mut session = Session {
         terminal,
         model,
+        recorder,
+        first,
         remote: attachment.remote,
         runs,
         sensors: attachment.sensors,
@@ -103,37 +126,31 @@ pub async fn run_attached(attachment: Attachment, screen: &ScreenArgs) -> Result
         frame: Duration::from_secs(1) / u32::from(screen.fps.max(1)),
         drawn: None,
         dirty: true,
+        urgent: false,
+        panic_on: screen.panic_on,
     };
     let result = session.run(attachment.updates, run_messages, signals).await;
     session.cancel.cancel();
     session.jobs.abort_all();
-    let Session { terminal, runs, .. } = session;
+    let Session { terminal, runs, recorder, .. } = session;
     // This gives the terminal back, before anybody prints the result.
     drop(terminal);
     runs.close().await;
-    result
+    let kept = recorder.map_or(Ok(()), Recorder::finish);
+    result.and(kept)
 }
 
-/// The look that the command line and the environment ask for.
-fn look(screen: &ScreenArgs) -> Result<Look, Failure> {
-    let var = |name| std::env::var(name).ok();
-    let depth = Depth::of(var("NO_COLOR").as_deref(), var("TERM").as_deref(), var("COLORTERM").as_deref());
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(var).find(|v| !v.is_empty());
-    let ascii = screen.ascii || locale.is_some_and(|l| !speaks_utf8(&l));
-    Look::new(screen.theme.as_deref(), depth, ascii).map_err(|e| Failure::new(Exit::Usage, e))
+/// The look that the options and the environment ask for.
+pub(super) fn look(screen: &ScreenArgs) -> Result<Look, Failure> {
+    let var = |name: &str| std::env::var(name).ok();
+    screen.look(&Environment { var: &var }).map_err(|e| Failure::new(Exit::Usage, e))
 }
 
-/// Whether a locale's characters are UTF-8.
-fn speaks_utf8(locale: &str) -> bool {
-    let locale = locale.to_ascii_lowercase();
-    locale.contains("utf-8") || locale.contains("utf8")
-}
-
-fn broken(error: &io::Error) -> Failure {
+pub(super) fn broken(error: &io::Error) -> Failure {
     Failure::new(Exit::Failed, format!("the terminal cannot be used: {error}"))
 }
 
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
@@ -146,18 +163,25 @@ enum Flow {
 struct Session {
     terminal: Terminal,
     model: Model,
+    recorder: Option<Recorder>,
+    /// What it is told before anything else.
+    first: Vec<Msg>,
     remote: Arc<dyn Remote>,
     runs: Runs,
     sensors: Box<dyn FnMut() -> Sensors + Send>,
     jobs: JoinSet<EffectResult>,
     cancel: CancellationToken,
     /// Text of the answers to our own prompts.
-    answers: (mpsc::Sender<String>, mpsc::Receiver<String>),
+    answers: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
     /// Least time between two frames.
     frame: Duration,
     /// When the last frame was drawn.
     drawn: Option<Instant>,
     dirty: bool,
+    /// A key was pressed since then: its frame need not wait for its turn.
+    urgent: bool,
+    /// See [`ScreenArgs::panic_on`].
+    panic_on: Option<char>,
 }
 
 impl Session {
@@ -173,10 +197,16 @@ impl Session {
         let mut look_in = 0;
         let mut updates_open = true;
         let (columns, rows) = self.terminal.size().map_err(|e| broken(&e))?;
-        self.model.update(Msg::Resize(columns, rows));
+        self.take(Msg::Resize(columns, rows))?;
+        if self.recorder.is_some() {
+            self.take(Msg::Recording(true))?;
+        }
+        for msg in std::mem::take(&mut self.first) {
+            self.take(msg)?;
+        }
         loop {
             self.dirty |= self.model.take_dirty();
-            let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.frame);
+            let next_frame = self.drawn.map_or_else(Instant::now, |at| at + self.pause());
             if self.dirty && next_frame <= Instant::now() {
                 self.draw()?;
                 continue;
@@ -192,7 +222,9 @@ impl Session {
                     Some(Err(e)) => return Err(broken(&e)),
                     None => return Err(Failure::new(Exit::Interrupted, "the terminal was closed")),
                 },
-                () = sleep_until(next_frame), if self.dirty => Flow::On,
+                () = sleep_until(next_frame), if self.dirty || self.model.animated() => {
+                    if self.dirty { Flow::On } else { self.take(Msg::Tick { now_ms: now_ms() })? }
+                }
                 _ = ticks.tick() => {
                     let flow = self.take(Msg::Tick { now_ms: now_ms() })?;
                     look_in = if look_in == 0 {
@@ -205,11 +237,14 @@ impl Session {
                     flow
                 }
                 Some(done) = self.jobs.join_next() => {
-                    let result = done.unwrap_or_else(|e| EffectResult::Generate(Err(e.to_string())));
+                    let result = done.unwrap_or_else(|e| EffectResult::Generate {
+                        tag: 0,
+                        result: Err(e.to_string()),
+                    });
                     self.take(Msg::EffectResult(result))?
                 }
                 Some(msg) = run_messages.recv() => self.take(msg)?,
-                Some(text) = self.answers.1.recv() => self.take(Msg::Answer(text))?,
+                Some(answer) = self.answers.1.recv() => self.take(Msg::Answer(answer))?,
                 update = updates.recv(), if updates_open => if let Some(update) = update {
                     self.burst(update, &mut updates)?
                 } else {
@@ -220,6 +255,15 @@ impl Session {
             if matches!(flow, Flow::Leave) {
                 return Ok(());
             }
+        }
+    }
+
+    /// Least time between two frames, as things are.
+    fn pause(&self) -> Duration {
+        match (self.urgent, self.model.look.still) {
+            (true, _) => self.frame.min(ANSWER),
+            (false, true) => self.frame.max(STILL),
+            (false, false) => self.frame,
         }
     }
 
@@ -240,8 +284,16 @@ impl Session {
     }
 
     fn terminal_event(&mut self, event: TerminalEvent) -> Result<Flow, Failure> {
+        self.urgent = true;
         match event {
-            TerminalEvent::Key(key) => self.take(Msg::Key(key)),
+            TerminalEvent::Key(key) => {
+                assert!(
+                    self.panic_on.is_none_or(|c| key.code != KeyCode::Char(c)),
+                    "the panic that --panic-on asked for"
+                );
+                self.take(Msg::Key(key))
+            }
+            TerminalEvent::Mouse(event) => self.take(Msg::Mouse(event)),
             TerminalEvent::Paste(text) => self.take(Msg::Paste(text)),
             TerminalEvent::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
             _ => Ok(Flow::On),
@@ -249,6 +301,13 @@ impl Session {
     }
 
     fn take(&mut self, msg: Msg) -> Result<Flow, Failure> {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(failure) = recorder.write(now_ms(), &msg)
+        {
+            self.recorder = None;
+            self.model.update(Msg::Recording(false));
+            self.model.update(Recorder::note(now_ms(), Level::Error, "record", &failure.message));
+        }
         for effect in self.model.update(msg) {
             let Some(effect) = self.runs.take(effect) else { continue };
             match effect {
@@ -258,11 +317,12 @@ impl Session {
                     self.jobs.spawn(async move { EffectResult::Mode(answer.await) });
                 }
                 Effect::Generate(prompt) => {
+                    let tag = prompt.tag;
                     let answer = self.remote.generate(prompt, self.answers.0.clone());
                     let cancel = self.cancel.clone();
                     self.jobs.spawn(async move {
                         let ended = cancel.run_until_cancelled(answer).await;
-                        EffectResult::Generate(ended.unwrap_or(Ok(())))
+                        EffectResult::Generate { tag, result: ended.unwrap_or(Ok(())) }
                     });
                 }
                 Effect::CancelGeneration => {
@@ -273,6 +333,8 @@ impl Session {
                     terminal::stop_process();
                     self.come_back()?;
                 }
+                Effect::Copy(text) => self.terminal.copy(&text).map_err(|e| broken(&e))?,
+                Effect::Mouse(mouse) => self.terminal.report_mouse(mouse).map_err(|e| broken(&e))?,
                 Effect::Redraw => {
                     self.terminal.clear().map_err(|e| broken(&e))?;
                     self.dirty = true;
@@ -307,19 +369,19 @@ impl Session {
         let model = &self.model;
         self.terminal.draw(|area, buf| view::draw(model, area, buf)).map_err(|e| broken(&e))?;
         self.drawn = Some(Instant::now());
-        self.dirty = false;
+        (self.dirty, self.urgent) = (false, false);
         Ok(())
     }
 }
 
 /// What a signal means here.
-enum Signal {
+pub(super) enum Signal {
     Leave(&'static str),
     Continued,
 }
 
 #[cfg(unix)]
-struct Signals {
+pub(super) struct Signals {
     term: tokio::signal::unix::Signal,
     hup: tokio::signal::unix::Signal,
     int: tokio::signal::unix::Signal,
@@ -328,7 +390,7 @@ struct Signals {
 
 #[cfg(unix)]
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             term: signal(SignalKind::terminate())?,
@@ -338,7 +400,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Signal {
+    pub(super) async fn next(&mut self) -> Signal {
         tokio::select! {
             _ = self.term.recv() => Signal::Leave("SIGTERM"),
             _ = self.hup.recv() => Signal::Leave("SIGHUP"),
@@ -349,15 +411,15 @@ impl Signals {
 }
 
 #[cfg(not(unix))]
-struct Signals;
+pub(super) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         Ok(Self)
     }
 
-    async fn next(&mut self) -> Signal {
+    pub(super) async fn next(&mut self) -> Signal {
         // Without a console this never answers, and the loop must not spin.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
@@ -376,11 +438,5 @@ mod tests {
         assert!(obstacle(true, Some("dumb")).is_some_and(|m| m.contains("xterm-256color")));
         assert_eq!(obstacle(true, Some("screen")), None);
         assert_eq!(obstacle(true, None), None);
-    }
-
-    #[test]
-    fn locales() {
-        assert!(speaks_utf8("en_GB.UTF-8") && speaks_utf8("C.utf8"));
-        assert!(!speaks_utf8("C") && !speaks_utf8("de_DE.ISO-8859-1"));
     }
 }

@@ -1,19 +1,19 @@
 //! Pictures for the README, from the program itself: a recorded session goes through the real update and view.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use serde::Deserialize;
-use serde_json::Value;
 
-use super::{Exit, Failure};
-use crate::protocol::event::Event;
+use super::{Exit, Failure, recorder};
 use crate::protocol::run::{Run, RunProgress};
 use crate::source::{Connection, ServerKind, Update};
-use crate::ui::app::{Look, Model, Msg, Overlay};
+use crate::ui::app::{Look, Model, Msg};
 use crate::ui::color::{self, Depth};
+use crate::ui::replay::Recording;
 use crate::ui::run::Pane;
 use crate::ui::screen::Screen;
 use crate::ui::theme::Role;
@@ -21,89 +21,81 @@ use crate::ui::{svg, view};
 
 /// A benchmark run, relative to the repository's root.
 const RUN: &str = "tests/fixtures/run.json";
-/// Title of a run that was made up for the drawing tests: no pictures of it are kept.
-const SAMPLE: &str = "sample for drawing tests";
 /// The recording, relative to the repository's root.
-const RECORDING: &str = "tests/fixtures/session.jsonl";
-/// Time between the ticks that are replayed with it.
-const TICK_MS: u64 = 250;
+const RECORDING: &str = "tests/fixtures/session.jsonl.zst";
 
-/// One line of a recording: an event of `/spec/events` and when it came.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-struct Line {
-    event: String,
-    data: Value,
-    at_ms: u64,
+/// Options of `screenshot`.
+#[derive(Debug, Clone, Args)]
+pub struct ScreenshotArgs {
+    /// Folder to write to.
+    #[arg(value_name = "DIR", default_value = "screenshots")]
+    pub dir: PathBuf,
+    /// Write nothing; exit code 5 when a picture is not what the program draws now.
+    #[arg(long)]
+    pub check: bool,
+    /// One picture of this recording instead: DIR is then the SVG file.
+    #[arg(long, value_name = "FILE")]
+    pub of: Option<PathBuf>,
+    /// Second of the recording (default: its end).
+    #[arg(long, value_name = "SECONDS", requires = "of")]
+    pub at: Option<f64>,
+    /// Keys to press then, e.g. `3hh`.
+    #[arg(long, value_name = "KEYS", default_value = "", requires = "of")]
+    pub keys: String,
+    /// Columns and rows.
+    #[arg(long, value_name = "CxR", default_value = "120x36", value_parser = size, requires = "of")]
+    pub size: (u16, u16),
 }
 
-/// One event of a recording.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
-    /// When it came, milliseconds since the Unix epoch.
-    pub at_ms: u64,
-    /// What came.
-    pub event: Event,
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text.split_once('x').and_then(|(c, r)| Some((c.parse().ok()?, r.parse().ok()?)));
+    parsed
+        .filter(|(c, r)| (1..=500).contains(c) && (1..=300).contains(r))
+        .ok_or_else(|| "it must be like 120x36".into())
 }
 
-/// Reads a recording: one JSON object a line. Events of a newer version are left out; what cannot be read is an error
-/// that names its line.
-pub fn parse(text: &str) -> Result<Vec<Recorded>, String> {
-    let mut events = Vec::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        let wrong = |e: serde_json::Error| format!("line {}: {e}", number + 1);
-        let line: Line = serde_json::from_str(line).map_err(wrong)?;
-        // Data may stand there as an object or, as it came over the wire, as a string.
-        let data = match &line.data {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        if let Some(event) = Event::parse(&line.event, &data).map_err(wrong)? {
-            events.push(Recorded { at_ms: line.at_ms, event });
-        }
-    }
-    Ok(events)
-}
-
-/// Feeds a recording into a model, with the ticks that would have come between its events.
-pub fn replay(model: &mut Model, events: &[Recorded]) {
-    let Some(first) = events.first() else { return };
-    let mut now = first.at_ms;
-    model.update(Msg::Tick { now_ms: now });
-    model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
-    for recorded in events {
-        // A clock that was set in between must not be replayed tick by tick.
-        let end = recorded.at_ms.min(now.saturating_add(600_000));
-        while now + TICK_MS <= end {
-            now += TICK_MS;
-            model.update(Msg::Tick { now_ms: now });
-        }
-        model.update(Msg::Source(Update::Event(recorded.event.clone())));
-    }
-    now = now.max(events.last().map_or(now, |e| e.at_ms));
-    model.update(Msg::Tick { now_ms: now });
-}
-
-/// One picture.
+/// One picture of the recording.
 struct Shot {
     name: &'static str,
     theme: &'static str,
     size: (u16, u16),
-    overlay: Option<Overlay>,
-    /// Share of the recording that is replayed.
-    until: f64,
+    /// Second of the recording.
+    at: f64,
+    /// Keys pressed on that moment. `¤` is the arrow down.
+    keys: &'static str,
+}
+
+/// Moments of the recording, in seconds: what `scripts/record-session.py` is doing then.
+mod moment {
+    /// DDTree writes, after plain decoding and DFlash.
+    pub const WRITING: f64 = 19.0;
+    /// The answer is done.
+    pub const DONE: f64 = 26.0;
+    /// The playground holds three attempts at one prompt.
+    pub const PLAYED: f64 = 52.0;
+    /// The race is being replayed.
+    pub const RACING: f64 = 71.0;
 }
 
 fn shots() -> Vec<Shot> {
-    let shot = |name, theme, size, overlay, until| Shot { name, theme, size, overlay, until };
+    use moment::{DONE, PLAYED, RACING, WRITING};
+    let shot = |name, theme, size, at, keys| Shot { name, theme, size, at, keys };
     vec![
-        shot("dashboard", "default-dark", (120, 36), None, 0.9),
-        shot("dashboard-80x24", "default-dark", (80, 24), None, 0.9),
-        shot("dashboard-light", "default-light", (120, 36), None, 0.9),
-        shot("dashboard-colorblind", "colorblind", (120, 36), None, 0.9),
-        shot("dashboard-mono", "mono", (80, 24), None, 0.9),
-        shot("mode-menu", "default-dark", (100, 30), Some(Overlay::ModeMenu(2)), 0.6),
-        shot("help", "default-dark", (100, 36), Some(Overlay::Help(0)), 0.6),
-        shot("finished", "default-dark", (120, 36), None, 1.0),
+        shot("dashboard", "default-dark", (120, 36), WRITING, "1"),
+        shot("dashboard-80x24", "default-dark", (80, 24), WRITING, "1"),
+        shot("dashboard-light", "default-light", (120, 36), WRITING, "1"),
+        shot("dashboard-colorblind", "colorblind", (120, 36), WRITING, "1"),
+        shot("dashboard-mono", "mono", (80, 24), WRITING, "1"),
+        shot("mode-menu", "default-dark", (100, 30), WRITING, "1m"),
+        shot("help", "default-dark", (100, 36), WRITING, "1?"),
+        shot("finished", "default-dark", (120, 36), DONE, "1"),
+        shot("playground", "default-dark", (120, 36), PLAYED, "2hhhhhhhhhhhh"),
+        shot("playground-80x24", "default-dark", (80, 24), PLAYED, "2hhhhhhhhhhhh"),
+        shot("tree", "default-dark", (120, 36), PLAYED, "2v3hhhhhhhhhhhh¤¤"),
+        shot("tree-80x24", "mono", (80, 24), PLAYED, "2v3hhhhhhhhhhhh"),
+        shot("race", "default-dark", (120, 36), RACING, "8"),
+        shot("race-80x24", "default-dark", (80, 24), RACING, "8"),
+        shot("gpu-none", "default-dark", (100, 30), RACING, "6"),
     ]
 }
 
@@ -116,28 +108,78 @@ pub fn render(model: &Model, title: &str) -> String {
     svg::render(&buf, rgb(Role::TextNormal, [0xd0; 3]), rgb(Role::SurfaceBase, [0x10; 3]), title)
 }
 
-/// Renders all pictures into a folder, from the recording in this repository.
-pub fn run(dir: &Path) -> Result<(), Failure> {
-    let failed = |path: &Path, e: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format!("{}: {e} (run it in the repository's root)", path.display()))
-    };
-    let recording = Path::new(RECORDING);
-    let text = fs::read_to_string(recording).map_err(|e| failed(recording, &e))?;
-    let events = parse(&text).map_err(|e| failed(recording, &e))?;
-    fs::create_dir_all(dir).map_err(|e| failed(dir, &e))?;
-    for shot in shots() {
-        let look = Look::new(Some(shot.theme), Depth::True, false).map_err(|e| Failure::new(Exit::Failed, e))?;
-        let start = events.first().map_or(0, |e| e.at_ms);
-        let mut model = Model::new("http://127.0.0.1:8080", look, start);
-        model.update(Msg::Resize(shot.size.0, shot.size.1));
-        let end = start + (events.last().map_or(0, |e| e.at_ms - start.min(e.at_ms)) as f64 * shot.until) as u64;
-        let part: Vec<_> = events.iter().filter(|e| e.at_ms <= end).cloned().collect();
-        replay(&mut model, &part);
-        model.overlay = shot.overlay;
-        let path = dir.join(format!("{}.svg", shot.name));
-        fs::write(&path, render(&model, &format!("spectop: {}", shot.name))).map_err(|e| failed(&path, &e))?;
+/// A moment of a recording at another size and with other colours, after some keys of one's own.
+pub fn moment_of(
+    recording: &Recording,
+    at_s: f64,
+    theme: Option<&str>,
+    size: (u16, u16),
+    keys: &str,
+) -> Result<Model, String> {
+    let mut model = recording.model_at((at_s.max(0.0) * 1e3).min(1e15) as u64)?;
+    if let Some(theme) = theme {
+        model.look = Look::new(Some(theme), Depth::True, false)?;
     }
-    run_shots(dir)
+    model.update(Msg::Resize(size.0, size.1));
+    (model.toast, model.overlay) = (None, None);
+    model.playground.editing = false;
+    for key in keys.chars() {
+        let code = if key == '¤' { KeyCode::Down } else { KeyCode::Char(key) };
+        model.update(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
+    }
+    Ok(model)
+}
+
+fn wrong(path: &Path, e: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, format!("{}: {e} (run it in the repository's root)", path.display()))
+}
+
+/// Renders the pictures of this repository, or one of any recording.
+pub fn run(args: &ScreenshotArgs, theme: Option<&str>) -> Result<(), Failure> {
+    if let Some(file) = &args.of {
+        let recording = recorder::read(file)?;
+        let model = moment_of(&recording, args.at.unwrap_or(1e12), theme, args.size, &args.keys)
+            .map_err(|e| Failure::new(Exit::Usage, e))?;
+        return fs::write(&args.dir, render(&model, "spectop")).map_err(|e| wrong(&args.dir, &e));
+    }
+    let mut stale = Vec::new();
+    if !args.check {
+        fs::create_dir_all(&args.dir).map_err(|e| wrong(&args.dir, &e))?;
+    }
+    for (name, picture) in pictures()? {
+        let path = args.dir.join(format!("{name}.svg"));
+        if args.check {
+            if fs::read_to_string(&path).is_ok_and(|there| there == picture) {
+                continue;
+            }
+            stale.push(path.display().to_string());
+        } else {
+            fs::write(&path, picture).map_err(|e| wrong(&path, &e))?;
+        }
+    }
+    if !args.check
+        && let Some(run) = kept_run()?
+    {
+        super::bench::plots(&run, &args.dir.join("plots"))?;
+    }
+    if stale.is_empty() {
+        return Ok(());
+    }
+    let text = format!("not what the program draws now: {}; run `spectop screenshot`", stale.join(", "));
+    Err(Failure::new(Exit::Gate, text))
+}
+
+/// All pictures of this repository, with their names.
+fn pictures() -> Result<Vec<(String, String)>, Failure> {
+    let mut all = Vec::new();
+    let recording = recorder::read(Path::new(RECORDING))?;
+    for shot in shots() {
+        let model = moment_of(&recording, shot.at, Some(shot.theme), shot.size, shot.keys)
+            .map_err(|e| Failure::new(Exit::Failed, e))?;
+        all.push((shot.name.to_owned(), render(&model, &format!("spectop: {}", shot.name))));
+    }
+    all.extend(of_the_run()?);
+    Ok(all)
 }
 
 /// The bench and compare screens of a run that was kept.
@@ -163,50 +205,23 @@ pub fn of_run(run: &Run, screen: Screen, size: (u16, u16)) -> Result<Model, Stri
     Ok(model)
 }
 
-/// Pictures of the run in this repository, if there is a real one.
-fn run_shots(dir: &Path) -> Result<(), Failure> {
+/// The run in this repository, if there is one.
+fn kept_run() -> Result<Option<Run>, Failure> {
     let path = Path::new(RUN);
-    let wrong = |e: &dyn std::fmt::Display| Failure::new(Exit::Failed, format!("{}: {e}", path.display()));
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(wrong(&e)),
-    };
-    let run: Run = serde_json::from_str(&text).map_err(|e| wrong(&e))?;
-    if run.meta.title == SAMPLE {
-        return Ok(());
+    match fs::read_to_string(path) {
+        Ok(text) => serde_json::from_str(&text).map(Some).map_err(|e| wrong(path, &e)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(wrong(path, &e)),
     }
-    for (name, screen) in [("bench", Screen::Bench), ("compare", Screen::Compare)] {
-        let model = of_run(&run, screen, (120, 36)).map_err(|e| wrong(&e))?;
-        let file = dir.join(format!("{name}.svg"));
-        fs::write(&file, render(&model, &format!("spectop: {name}"))).map_err(|e| wrong(&e))?;
-    }
-    Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::protocol::event::{Lagged, Sample};
-
-    #[test]
-    fn recordings_are_read_line_by_line() {
-        let sample = serde_json::to_string(&Sample::default()).expect("serialisable");
-        let text = format!(
-            "{{\"event\":\"lagged\",\"data\":{{\"dropped\":3}},\"at_ms\":5}}\n\n\
-             {{\"event\":\"from-the-future\",\"data\":{{}},\"at_ms\":6}}\n\
-             {{\"event\":\"sample\",\"data\":{},\"at_ms\":2000}}\n",
-            Value::String(sample)
-        );
-        let events = parse(&text).expect("readable");
-        assert_eq!(events[0], Recorded { at_ms: 5, event: Event::Lagged(Lagged { dropped: 3 }) });
-        assert_eq!(events.len(), 2);
-        let look = Look::new(None, Depth::True, false).expect("a look");
-        let mut model = Model::new("x", look, 0);
-        model.update(Msg::Resize(80, 24));
-        replay(&mut model, &events);
-        assert_eq!((model.now_ms, model.data.lagged), (2000, 3));
-        assert!(render(&model, "t").contains("spectop") || render(&model, "t").contains("live"));
-        assert!(parse("{\"event\":1}").expect_err("wrong").contains("line 1"));
+/// Its pictures.
+fn of_the_run() -> Result<Vec<(String, String)>, Failure> {
+    let Some(run) = kept_run()? else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for (name, screen) in [("bench", Screen::Bench), ("compare", Screen::Compare)] {
+        let model = of_run(&run, screen, (120, 36)).map_err(|e| Failure::new(Exit::Failed, e))?;
+        all.push((name.to_owned(), render(&model, &format!("spectop: {name}"))));
     }
+    Ok(all)
 }

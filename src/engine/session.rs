@@ -251,6 +251,11 @@ impl<B: Backend> Session<B> {
                     depth: tree.depths[i],
                 })
                 .collect(),
+            left_out: tree
+                .left_out
+                .iter()
+                .map(|l| Proposed { token: token(l.token), logprob: l.logprob, parent: l.parent, depth: l.depth })
+                .collect(),
             accepted: walk.map(|w| w.path.clone()).unwrap_or_default(),
             bonus: token(walk.map_or(0, |w| w.bonus)),
             committed: ids.iter().map(|&id| token(id)).collect(),

@@ -44,7 +44,25 @@ pub struct Tree {
     pub parents: Vec<usize>,
     /// Depth of each node; children of the seed have 1.
     pub depths: Vec<usize>,
+    /// The heaviest candidates that the budget left out. Nothing is computed for them; people want to see them.
+    pub left_out: Vec<LeftOut>,
 }
+
+/// A candidate that did not make it into the tree.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LeftOut {
+    /// Its token.
+    pub token: u32,
+    /// Draft log-probability of the token at its slot.
+    pub logprob: f32,
+    /// The node that it would hang below.
+    pub parent: usize,
+    /// The depth that it would have.
+    pub depth: usize,
+}
+
+/// Left-out candidates that are remembered.
+const LEFT_OUT: usize = 6;
 
 /// Path through a tree that the target agrees with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,6 +185,11 @@ impl Tree {
                 heap.push(Entry { weight: entry.weight + f64::from(slots.at(depth, 0).1), ranks, parent: node });
             }
         }
+        self.left_out.extend(std::iter::from_fn(|| heap.pop()).take(LEFT_OUT).map(|entry| {
+            let depth = entry.ranks.len();
+            let (token, logprob) = slots.at(depth - 1, usize::from(entry.ranks[depth - 1]));
+            LeftOut { token, logprob, parent: entry.parent, depth }
+        }));
     }
 
     /// Who sees whom: bit `j` of row `i` says that node `j` is `i` itself or an ancestor. `[rows, words]`.
@@ -245,6 +268,16 @@ mod tests {
         assert_eq!(&tree.parents[..2], [0, 1]);
         assert_eq!((tree.tokens[2], tree.parents[2]), (2, 0));
         assert_eq!(tree.len(), 5);
+    }
+
+    #[test]
+    fn what_the_budget_leaves_out_is_told_heaviest_first() {
+        let slots = slots(2, &[&[(10, 0.6), (11, 0.3)], &[(12, 0.7), (13, 0.2)]]);
+        // .6, .6·.7, .3 are in; then come .3·.7 = .21 below node 3, and .6·.2 = .12 below node 1.
+        let tree = Tree::best_first(&slots, 3);
+        let left: Vec<_> = tree.left_out.iter().map(|l| (l.token, l.parent, l.depth)).collect();
+        assert_eq!(left, [(12, 3, 2), (13, 1, 2)]);
+        assert!(Tree::best_first(&slots, 6).left_out.is_empty(), "nothing is left");
     }
 
     #[test]

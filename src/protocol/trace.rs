@@ -81,6 +81,10 @@ pub struct Round {
     pub mode: Mode,
     /// Proposed tokens in node order; empty in `off`.
     pub proposed: Vec<Proposed>,
+    /// Candidates that the tree's budget left out, the heaviest first and only a few of them: what a bigger budget would
+    /// have verified too. `parent` is a node of `proposed`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<Proposed>,
     /// Node indices of the accepted path, seed (0) first.
     pub accepted: Vec<usize>,
     /// The target's own token that ends the round.

@@ -1,4 +1,5 @@
-//! What the routes need from an engine. [`Engine`] is the only implementation that ships; tests bring a scripted one.
+//! What the routes need from an engine. [`Engine`] is the one that generates; the load generator of `bench-ui`
+//! and the tests bring others.
 
 use std::sync::Arc;
 

@@ -150,6 +150,7 @@ pub struct Usage {
 pub struct ChatStream {
     events: EventStream,
     url: String,
+    id: Option<String>,
     finish_reason: Option<String>,
     usage: Option<Usage>,
     metrics: Option<RequestMetrics>,
@@ -161,6 +162,7 @@ pub struct ChatStream {
 
 #[derive(Deserialize)]
 struct Chunk {
+    id: Option<String>,
     model: Option<String>,
     choices: Option<Vec<Choice>>,
     usage: Option<Usage>,
@@ -187,6 +189,7 @@ impl ChatStream {
         Self {
             events,
             url: url.to_owned(),
+            id: None,
             finish_reason: None,
             usage: None,
             metrics: None,
@@ -194,6 +197,11 @@ impl ChatStream {
             counted: None,
             over: false,
         }
+    }
+
+    /// The server's name of this request, once it has said anything: events of our server call it the same.
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
     }
 
     /// The next piece; `None` after [`ChatDelta::End`] or an error.
@@ -232,6 +240,7 @@ impl ChatStream {
             let message = message_of(message.data.as_bytes());
             return Err(SourceError::Server { status: status.unwrap_or(200), message });
         }
+        self.id = self.id.take().or(chunk.id);
         self.usage = chunk.usage.or(self.usage);
         self.model = chunk.model.or_else(|| self.model.take());
         let mut trace = Trace::default();

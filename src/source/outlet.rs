@@ -110,6 +110,7 @@ mod tests {
             step: 0,
             mode: Mode::Off,
             proposed: Vec::new(),
+            left_out: Vec::new(),
             accepted: vec![0],
             bonus: Token::new(1, b"x"),
             committed: vec![Token::new(1, b"x")],

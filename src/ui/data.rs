@@ -9,6 +9,8 @@ use crate::source::{Connection, ServerKind, Update};
 
 use super::history::History;
 use super::log::Log;
+use super::rounds::Traces;
+use super::sensors::{SensorHistory, Whose, blank};
 use super::speeds::Speeds;
 use super::stream::Stream;
 
@@ -57,6 +59,10 @@ pub struct Data {
     pub speeds: Speeds,
     /// Texts, oldest request first.
     pub streams: Vec<Stream>,
+    /// The rounds of the newest requests.
+    pub traces: Traces,
+    /// Sensor readings over time.
+    pub sensors: SensorHistory,
     /// The log.
     pub log: Log,
     /// This machine.
@@ -83,6 +89,8 @@ impl Data {
             history: History::default(),
             speeds: Speeds::default(),
             streams: Vec::new(),
+            traces: Traces::default(),
+            sensors: SensorHistory::default(),
             log: Log::default(),
             local: None,
             lagged: 0,
@@ -173,6 +181,12 @@ impl Data {
         }
     }
 
+    /// A look at this machine's sensors: they stand in while the server tells of none.
+    pub fn looked(&mut self, sensors: Sensors, now_ms: u64) {
+        self.sensors.push(&sensors, Whose::Local, self.mode.map(|m| m.mode), now_ms);
+        self.local = Some(sensors);
+    }
+
     /// Adds a line to the log.
     pub fn note(&mut self, now_ms: u64, level: Level, source: &str, message: &str) {
         self.log.push(now_ms, level, source, message);
@@ -197,6 +211,7 @@ impl Data {
                 self.sample = None;
                 self.readiness = None;
                 self.streams.iter_mut().for_each(Stream::interrupt);
+                self.traces.interrupt();
             }
         }
         self.connection = connection;
@@ -209,7 +224,7 @@ impl Data {
             // The engine logs the change itself; here it becomes a mark on the charts.
             Event::Mode(change) => self.in_force(change.settings),
             Event::Request(event) => self.request(&event, now_ms),
-            Event::Round(round) => return self.round(&round),
+            Event::Round(round) => return self.round(round),
             Event::Sample(sample) => return self.sampled(sample, now_ms),
             Event::Progress(readiness) => self.progress(readiness, now_ms),
             Event::Log(LogLine { at_ms, level, source, message }) => self.log.push(at_ms, level, &source, &message),
@@ -251,6 +266,7 @@ impl Data {
     fn in_force(&mut self, settings: ModeSettings) {
         if self.mode.is_some_and(|m| m != settings) {
             self.history.mark(settings.label());
+            self.sensors.mark(settings.label());
         }
         self.mode = Some(settings);
     }
@@ -270,22 +286,24 @@ impl Data {
 
     fn request(&mut self, event: &RequestEvent, now_ms: u64) {
         self.stream(&event.id).request(event);
+        self.traces.request(event);
         if event.phase == RequestPhase::Failed {
             let reason = event.error.as_deref().unwrap_or("no reason given");
             self.note(now_ms, Level::Error, "engine", &format!("request {} failed: {reason}", event.id));
         }
     }
 
-    fn round(&mut self, round: &Round) -> Urgency {
+    fn round(&mut self, round: Round) -> Urgency {
         let label = match self.mode {
             Some(m) if m.mode == round.mode => m.label(),
             _ => round.mode.name().to_owned(),
         };
         // Shadow decodes like the chain but pays for the tree: its speed is no mode's speed.
         if round.mode != Mode::Shadow {
-            self.speeds.add(&label, round);
+            self.speeds.add(&label, &round);
         }
-        self.stream(&round.request).round(round);
+        self.stream(&round.request).round(&round);
+        self.traces.round(round);
         Urgency::Now
     }
 
@@ -294,6 +312,9 @@ impl Data {
         let was_busy = self.sample.as_ref().is_none_or(|s| s.running > 0 || s.waiting > 0 || s.tok_s.is_some());
         self.history.push(sample.tok_s, sample.tau.filter(|_| sample.tok_s.is_some()), self.mode.map(|m| m.mode));
         self.history_at_ms = now_ms;
+        if !blank(&sample.sensors) {
+            self.sensors.push(&sample.sensors, Whose::Server, self.mode.map(|m| m.mode), now_ms);
+        }
         self.sample = Some(sample);
         self.sample_at_ms = now_ms;
         if busy || was_busy { Urgency::Now } else { Urgency::Idle }

@@ -7,7 +7,7 @@ use super::action::Action;
 use super::text;
 
 /// Bytes that a prompt may have.
-const MAX_BYTES: usize = 64 * 1024;
+pub const MAX_BYTES: usize = 64 * 1024;
 /// Prompts remembered.
 const MAX_HISTORY: usize = 50;
 
@@ -20,6 +20,8 @@ pub struct Editor {
     history: Vec<String>,
     /// Place in the history while walking it, and the text that was being written.
     walking: Option<(usize, String)>,
+    /// Something did not fit since this was last asked.
+    overflowed: bool,
 }
 
 impl Editor {
@@ -35,11 +37,18 @@ impl Editor {
 
     /// Takes the text out and remembers it; `None` when there is nothing but space.
     pub fn take(&mut self) -> Option<String> {
+        let text = self.keep()?;
+        self.text.clear();
+        self.cursor = 0;
+        Some(text)
+    }
+
+    /// Remembers the text, which stays where it is; `None` when there is nothing but space.
+    pub fn keep(&mut self) -> Option<String> {
         if self.text.trim().is_empty() {
             return None;
         }
-        let text = std::mem::take(&mut self.text);
-        self.cursor = 0;
+        let text = self.text.clone();
         self.walking = None;
         self.history.retain(|h| *h != text);
         self.history.push(text.clone());
@@ -47,6 +56,11 @@ impl Editor {
             self.history.remove(0);
         }
         Some(text)
+    }
+
+    /// Whether something was left out for want of room, since this was last asked.
+    pub fn take_overflow(&mut self) -> bool {
+        std::mem::take(&mut self.overflowed)
     }
 
     /// Puts text in at the cursor. Line ends are normalised; what exceeds the limit is left out.
@@ -57,6 +71,7 @@ impl Editor {
         while !text.is_char_boundary(end) {
             end -= 1;
         }
+        self.overflowed |= end < text.len();
         self.text.insert_str(self.cursor, &text[..end]);
         self.cursor += end;
         self.settle();
@@ -251,6 +266,7 @@ mod tests {
         assert_eq!(typed("a\r\nb\rc").text(), "a\nb\nc");
         let mut e = typed(&"漢".repeat(MAX_BYTES));
         assert!(e.text().len() <= MAX_BYTES);
+        assert!(e.take_overflow(), "what is left out is told");
         e.insert("x");
         assert!(e.text().len() <= MAX_BYTES);
     }

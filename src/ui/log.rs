@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::filter;
 use crate::protocol::event::Level;
 
 /// Lines kept.
@@ -48,16 +49,11 @@ impl Log {
         self.entries.is_empty()
     }
 
-    /// Lines of this level or worse.
-    pub fn count(&self, least: Level) -> usize {
-        self.entries.iter().filter(|e| e.level >= least).count()
-    }
-
-    /// `rows` lines of this level or worse that end `skip` such lines before the newest, oldest first.
-    pub fn window_of(&self, least: Level, rows: usize, skip: usize) -> Vec<&Entry> {
-        let mut lines: Vec<_> = self.entries.iter().rev().filter(|e| e.level >= least).skip(skip).take(rows).collect();
-        lines.reverse();
-        lines
+    /// Lines of this level or worse that contain all words (in lower case), oldest first.
+    pub fn chosen(&self, least: Level, words: &[String]) -> Vec<&Entry> {
+        let holds =
+            |e: &Entry| words.is_empty() || filter::holds(&format!("{:?} {} {}", e.level, e.source, e.message), words);
+        self.entries.iter().filter(|e| e.level >= least && holds(e)).collect()
     }
 
     /// `rows` lines that end `skip` lines before the newest, oldest first.

@@ -104,6 +104,7 @@ mod tests {
             step: n,
             mode,
             proposed: Vec::new(),
+            left_out: Vec::new(),
             accepted: vec![0],
             bonus: Token::default(),
             committed: vec![Token::default(); tokens],

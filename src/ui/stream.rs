@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use crate::protocol::event::{FinishReason, RequestEvent, RequestMetrics, RequestPhase};
 use crate::protocol::trace::{Round, Token};
 
+use super::rounds::Traced;
+
 /// Pieces kept of one text; the oldest lines go first.
 const MAX_PIECES: usize = 40_000;
 /// Pieces of one line; a longer line is broken.
@@ -107,9 +109,44 @@ impl Stream {
         }
     }
 
+    /// The answer of a request whose rounds are known, without its prompt.
+    pub fn of(traced: &Traced) -> Self {
+        let mut stream = Self::new(&traced.id);
+        stream.next_step = traced.rounds.first().map(|r| r.step);
+        // The first token belongs to no round.
+        stream.last_step = u64::MAX;
+        if let Some((token, _)) = &traced.first {
+            stream.token(token, Kind::Plain);
+        }
+        for round in &traced.rounds {
+            stream.round(round);
+        }
+        stream
+    }
+
     /// Lines of the text, oldest first.
     pub fn lines(&self) -> &VecDeque<Vec<Piece>> {
         &self.lines
+    }
+
+    /// The generated text alone: no prompt, no marks, no rejected drafts.
+    pub fn answer(&self) -> String {
+        let mut out = String::new();
+        let mut begun = false;
+        for line in &self.lines {
+            let mut pieces = line.iter().filter(|p| !p.mark).peekable();
+            // The prompt's own lines are no part of the answer, nor is the line break behind them.
+            if !begun && pieces.peek().is_none_or(|p| matches!(p.kind, Kind::Prompt | Kind::Remark)) {
+                continue;
+            }
+            if begun {
+                out.push('\n');
+            }
+            begun = true;
+            let text = pieces.filter(|p| matches!(p.kind, Kind::Plain | Kind::Accepted | Kind::Bonus));
+            out.extend(text.map(|p| p.text.as_str()));
+        }
+        out
     }
 
     /// True while tokens may come.
@@ -190,6 +227,9 @@ impl Stream {
         self.phase = RequestPhase::Started;
         self.counted = false;
         let from = prompt.char_indices().rev().nth(PROMPT_TAIL - 1).map_or(0, |(at, _)| at);
+        if from > 0 {
+            self.text("…", Kind::Prompt);
+        }
         self.text(&prompt[from..], Kind::Prompt);
         self.new_line();
     }
@@ -278,7 +318,9 @@ impl Stream {
     }
 
     fn remark(&mut self, text: &str) {
-        self.push(text, Kind::Remark, false);
+        // A remark is no part of the word before it.
+        let apart = self.lines.back().is_some_and(|l| !l.is_empty());
+        self.push(&format!("{}{text}", if apart { " " } else { "" }), Kind::Remark, false);
     }
 
     fn text(&mut self, text: &str, kind: Kind) {

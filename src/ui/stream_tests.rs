@@ -20,6 +20,7 @@ fn round(step: u64, mode: Mode, proposed: &[(&str, usize)], accepted: &[usize], 
                 depth: 1,
             })
             .collect(),
+        left_out: Vec::new(),
         accepted: accepted.to_vec(),
         bonus: Token::default(),
         committed: committed.iter().map(|b| Token::new(1, b)).collect(),
@@ -83,7 +84,7 @@ fn missed_rounds_are_said() {
     s.round(&round(4, Mode::Off, &[], &[0], &[b"a"]));
     s.round(&round(7, Mode::Off, &[], &[0], &[b"b"]));
     let text: String = shown(&s).into_iter().map(|(t, _)| t).collect();
-    assert_eq!(text, "[joined in the middle]a[2 rounds not seen]b");
+    assert_eq!(text, "[joined in the middle]a [2 rounds not seen]b");
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base64::Engine as _;
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use crossterm::style::Print;
 use crossterm::terminal::{
     BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
     enable_raw_mode,
@@ -14,25 +16,34 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::app::MouseMode;
+
 /// Bytes collected before they are written: a frame goes out in one piece.
 const BUFFER: usize = 64 * 1024;
 
 /// True while the terminal is ours. Whoever turns it off has the duty to restore, so that it happens once.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
+/// Reports of buttons, of motion, and coordinates beyond column 223. Crossterm's own command would turn motion on too.
+const BUTTONS: &str = "\x1b[?1000h\x1b[?1006h";
+const MOTION: &str = "\x1b[?1003h";
+const NO_MOUSE: &str = "\x1b[?1003l\x1b[?1000l\x1b[?1006l";
+
 /// The terminal in our hands. Dropping it gives it back.
 pub struct Terminal {
     inner: ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    mouse: MouseMode,
 }
 
 impl Terminal {
-    /// Takes the terminal over: raw mode, alternate screen, bracketed paste; and makes sure that a panic gives it back.
-    pub fn enter() -> io::Result<Self> {
+    /// Takes the terminal over: raw mode, alternate screen, bracketed paste, as much of the mouse as is asked for; and
+    /// makes sure that a panic gives it back.
+    pub fn enter(mouse: MouseMode) -> io::Result<Self> {
         restore_on_panic();
-        take()?;
+        take(mouse)?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, io::stdout()));
         match ratatui::Terminal::new(backend) {
-            Ok(inner) => Ok(Self { inner }),
+            Ok(inner) => Ok(Self { inner, mouse }),
             Err(e) => {
                 restore();
                 Err(e)
@@ -55,7 +66,10 @@ impl Terminal {
 
     /// Forgets what is on screen: the next frame is drawn from nothing.
     pub fn clear(&mut self) -> io::Result<()> {
-        self.inner.clear()
+        // The library's own `clear` asks the terminal where the cursor is. The answer comes in with the keys, where it is
+        // not waited for, and over a slow line it may not come at all.
+        let size = self.inner.size()?;
+        self.inner.resize(Rect::new(0, 0, size.width, size.height))
     }
 
     /// Gives the terminal back for a while.
@@ -67,8 +81,20 @@ impl Terminal {
 
     /// Takes the terminal again after [`Terminal::leave`], or after someone else had it.
     pub fn reenter(&mut self) -> io::Result<()> {
-        take()?;
-        self.inner.clear()
+        take(self.mouse)?;
+        self.clear()
+    }
+
+    /// Has the terminal report this much of the mouse.
+    pub fn report_mouse(&mut self, mouse: MouseMode) -> io::Result<()> {
+        self.mouse = mouse;
+        execute!(self.inner.backend_mut(), Print(NO_MOUSE), Print(reports(mouse)))
+    }
+
+    /// Puts a text into the clipboard of the terminal, which may be on another machine (OSC 52).
+    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        let text = base64::engine::general_purpose::STANDARD.encode(text);
+        execute!(self.inner.backend_mut(), Print(format!("\x1b]52;c;{text}\x07")))
     }
 }
 
@@ -78,10 +104,19 @@ impl Drop for Terminal {
     }
 }
 
-fn take() -> io::Result<()> {
+fn reports(mouse: MouseMode) -> String {
+    match mouse {
+        MouseMode::Off => String::new(),
+        MouseMode::Clicks => BUTTONS.into(),
+        MouseMode::Hover => format!("{BUTTONS}{MOTION}"),
+    }
+}
+
+fn take(mouse: MouseMode) -> io::Result<()> {
     enable_raw_mode()?;
     ENTERED.store(true, Ordering::SeqCst);
-    let entered = execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste, cursor::Hide);
+    let mouse = Print(reports(mouse));
+    let entered = execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste, mouse, cursor::Hide);
     if entered.is_err() {
         restore();
     }
@@ -100,7 +135,8 @@ pub fn restore() {
     }
     // Every step is tried even if one fails: a terminal that is gone refuses them all, and that is fine.
     let mut out = io::stdout();
-    let _ = execute!(out, EndSynchronizedUpdate, DisableBracketedPaste, LeaveAlternateScreen, cursor::Show);
+    let _ = execute!(out, EndSynchronizedUpdate, Print(NO_MOUSE), DisableBracketedPaste);
+    let _ = execute!(out, LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();
     let _ = out.flush();
 }

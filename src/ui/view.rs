@@ -7,7 +7,7 @@ use ratatui::widgets::{Clear, Widget};
 use super::app::{Model, Overlay};
 use super::ascii;
 use super::paint::{self, Row};
-use super::screen::{Screen, bench, compact, compare, dashboard, log};
+use super::screen::{Screen, bench, compact, compare, dashboard, gpu, log, playground, race, tree};
 use super::theme::Role;
 use super::widget::{difference, export_menu, footer, help, mode_menu, palette, prompt_box, theme_list};
 
@@ -28,6 +28,10 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
                 Screen::Bench => bench::draw(model, screen, buf),
                 Screen::Compare => compare::draw(model, screen, buf),
                 Screen::Log => log::draw(model, screen, buf),
+                Screen::Playground => playground::draw(model, screen, buf),
+                Screen::Tree => tree::draw(model, screen, buf),
+                Screen::Gpu => gpu::draw(model, screen, buf),
+                Screen::Race => race::draw(model, screen, buf),
             }
         } else {
             compact::draw(model, screen, buf);
@@ -44,6 +48,32 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     }
 }
 
+/// What is seen under all overlays, as text without its footer.
+pub fn text(model: &Model) -> String {
+    let mut bare = model.clone();
+    (bare.overlay, bare.toast) = (None, None);
+    let area = Rect::new(0, 0, model.size.0, model.size.1);
+    let mut buf = Buffer::empty(area);
+    draw(&bare, area, &mut buf);
+    let mut out = String::new();
+    for y in 0..area.height.saturating_sub(1) {
+        let mut line = String::new();
+        let mut skip = 0;
+        for x in 0..area.width {
+            if skip > 0 {
+                skip -= 1;
+                continue;
+            }
+            let symbol = buf[(x, y)].symbol();
+            skip = super::text::width(symbol).saturating_sub(1);
+            line.push_str(symbol);
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
 fn overlay(model: &Model, area: Rect, buf: &mut Buffer) {
     match &model.overlay {
         None => {}
@@ -57,7 +87,14 @@ fn overlay(model: &Model, area: Rect, buf: &mut Buffer) {
             prompt_box::draw(model, inside, buf);
         }
         Some(Overlay::Help(skip)) => {
-            let inside = popup(model, area, help_size(area), "keys", "↑↓ scroll · Esc closes", buf);
+            let inside = popup(
+                model,
+                area,
+                help_size(area),
+                &format!("keys{}", model.help_filter.label()),
+                "/ filter · Esc closes",
+                buf,
+            );
             help::draw(model, *skip, inside, buf);
         }
         Some(Overlay::Palette(selected)) => {
@@ -66,7 +103,7 @@ fn overlay(model: &Model, area: Rect, buf: &mut Buffer) {
             palette::draw(model, *selected, inside, buf);
         }
         Some(Overlay::Themes(selected, _)) => {
-            let inside = popup(model, area, theme_list::size(), "theme", "Enter keeps · Esc cancels", buf);
+            let inside = popup(model, area, theme_list::size(model), "theme", "Enter keeps · Esc cancels", buf);
             theme_list::draw(model, *selected, inside, buf);
         }
         Some(Overlay::Export(selected)) => {
@@ -88,7 +125,8 @@ fn help_size(area: Rect) -> (u16, u16) {
 /// How far the help can be scrolled.
 pub fn help_overflow(model: &Model) -> usize {
     let area = Rect::new(0, 0, model.size.0, model.size.1.saturating_sub(1));
-    help::lines(model).len().saturating_sub(help_size(area).1.saturating_sub(2) as usize)
+    let (columns, rows) = help_size(area);
+    help::lines(model, columns.saturating_sub(2) as usize).len().saturating_sub(rows.saturating_sub(2) as usize)
 }
 
 /// A cleared box in the middle; returns its inside.

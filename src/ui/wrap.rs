@@ -50,6 +50,8 @@ pub struct Cell {
     pub width: usize,
     /// What it is.
     pub kind: Kind,
+    /// Round of the request that it belongs to.
+    pub step: u64,
 }
 
 fn shown(piece: &Piece, rejects: Rejects, last_step: u64) -> bool {
@@ -72,10 +74,15 @@ fn cells(line: &[Piece], rejects: Rejects, last_step: u64) -> Vec<Cell> {
         for (symbol, width) in text::cells(&piece.text) {
             if symbol == "␉" && piece.text.contains('\t') {
                 let stop = TAB - column % TAB;
-                cells.extend((0..stop).map(|_| Cell { symbol: " ".into(), width: 1, kind: piece.kind }));
+                cells.extend((0..stop).map(|_| Cell {
+                    symbol: " ".into(),
+                    width: 1,
+                    kind: piece.kind,
+                    step: piece.step,
+                }));
                 column += stop;
             } else if width > 0 {
-                cells.push(Cell { symbol: symbol.into_owned(), width, kind: piece.kind });
+                cells.push(Cell { symbol: symbol.into_owned(), width, kind: piece.kind, step: piece.step });
                 column += width;
             } else if let Some(before) = cells.last_mut() {
                 // A combining mark that came as a token of its own. Joiners are dropped: they would merge neighbours
@@ -101,7 +108,7 @@ pub fn rows(line: &[Piece], columns: usize, rejects: Rejects, last_step: u64) ->
     let mut used = 0;
     for mut cell in cells(line, rejects, last_step) {
         if cell.width > columns {
-            cell = Cell { symbol: "…".into(), width: 1, kind: cell.kind };
+            cell = Cell { symbol: "…".into(), width: 1, ..cell };
         }
         if used + cell.width > columns {
             let space = row.iter().rposition(|c| c.symbol == " ");
@@ -133,11 +140,11 @@ pub fn tail(stream: &Stream, columns: usize, height: usize, skip: usize, rejects
         let mut laid = rows(line, columns, rejects, stream.last_step);
         laid.reverse();
         out.extend(laid);
-        if out.len() >= height + skip {
+        if out.len() >= height.saturating_add(skip) {
             break;
         }
     }
-    out.truncate(height + skip);
+    out.truncate(height.saturating_add(skip));
     let mut window: Vec<_> = out.into_iter().skip(skip).collect();
     window.reverse();
     window

@@ -235,3 +235,26 @@ async fn the_wrong_mode_and_lost_tokens_are_noticed() {
     assert_eq!(run.requests[0].server.as_ref().unwrap().tau, Some(1.5));
     assert_eq!(run.requests[0].prompt_tokens, Some(3));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn auto_may_choose_and_another_mode_may_not() {
+    let fake = Fake::new(|_, _| {
+        let metrics = serde_json::json!({
+            "mode": {"mode": "dflash", "block_size": 8, "tree_budget": 16, "chain_seed": true}, "modes": [["dflash", 2]],
+            "prompt_tokens": 3, "tokens": 2, "rounds": 2, "drafted": 14, "accepted": 0, "tau": 1.0,
+            "accepted_hist": [2], "queue_ms": 0.0, "ttft_ms": 1.0, "e2e_ms": 2.0, "decode_tok_s": 1.0,
+            "prefill_tok_s": 1.0, "stages": spectop::protocol::state::StageTimes::default()
+        });
+        let end =
+            serde_json::json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "spectop": metrics});
+        let text = format!("data: {end}\n\ndata: [DONE]\n\n");
+        Reply::Say(vec![(1.0, chunk("a", &[1])), (1.0, chunk("b", &[2])), (0.0, text)])
+    });
+    let server = fake.native().await;
+    let dir = tempfile::tempdir().unwrap();
+    let run = run(setup(Some(&server), dir.path(), Start::New(options(&["off", "auto"])))).await.unwrap();
+    assert!(run.requests.iter().all(|record| record.server.is_some()));
+    let about = |label: &str| run.warnings.iter().filter(|warning| warning.contains(label)).count();
+    assert!(about("off: the server decoded") > 0 || about("→ off") > 0, "{:?}", run.warnings);
+    assert_eq!((about("→ auto"), about("warm-up auto")), (0, 0), "{:?}", run.warnings);
+}

@@ -5,10 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use serde_json::json;
 use spectop::bench::measure::{Measured, Sender, figures};
-use spectop::protocol::run::{CountKind, RequestStatus};
+use spectop::cli::screenshot::of_run;
+use spectop::protocol::run::{CountKind, RequestStatus, Run};
 use spectop::source::{ChatMessage, ChatRequest};
+use spectop::ui::screen::Screen;
+use spectop::ui::view;
 
 use crate::fake::{Fake, Reply, Sent, chunk, end, lock};
 use crate::scripted::Server;
@@ -19,8 +24,9 @@ const EXACT_MS: f64 = 1.0;
 /// Tries: another program's burst must not fail the test, an error of ours fails every one.
 const TRIES: usize = 8;
 
-/// A machine on which 99 of 100 bytes come over a bare socket within this is fit to judge.
-const FIT_MS: f64 = 0.4;
+/// How many times the delay of a byte over a bare socket may be added to that. A chunk is woken for twice, by the
+/// kernel and by the runtime, and the test's server and its client each do so.
+const WAKES: f64 = 4.0;
 
 /// Delays of single bytes over a bare loopback socket, between two plain threads: what this machine can do just now.
 struct Control {
@@ -92,8 +98,8 @@ fn apart(a: Instant, b: Instant) -> f64 {
     a.max(b).duration_since(a.min(b)).as_secs_f64() * 1e3
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_time_is_right_to_a_millisecond() {
+/// Measures answers of known times: 99 of 100 figures must be right to a millisecond, beside what a bare socket needs.
+async fn judge() {
     let gaps = [8.0, 3.0, 5.0, 2.0, 6.0, 4.0];
     let tokens = [3, 1, 4, 2, 1, 5];
     let fake = Fake::new(move |_, _| {
@@ -128,16 +134,38 @@ async fn every_time_is_right_to_a_millisecond() {
         }
         let (p50, p99) = (percentile(&mut errors, 50), percentile(&mut errors, 99));
         let bare = control.p99();
-        if p99 <= EXACT_MS {
+        if p99 <= EXACT_MS + WAKES * bare {
             return;
         }
         tries.push((p50, p99, bare));
     }
-    let fit = tries.iter().any(|(.., bare)| *bare <= FIT_MS);
-    let best = tries.iter().map(|(p50, ..)| *p50).fold(f64::INFINITY, f64::min);
-    // Where even a bare byte is late, only the median can be held to anything: an error of ours would be in it.
-    assert!(!fit && best <= EXACT_MS / 2.0, "median, 99th percentile, bare socket's 99th percentile, ms: {tries:?}");
-    eprintln!("this machine is too busy to judge the 99th percentile: {tries:?}");
+    panic!("median, 99th percentile, bare socket's 99th percentile, ms: {tries:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_time_is_right_to_a_millisecond() {
+    judge().await;
+}
+
+/// As in the dashboard: the run is a task, and the task of the runtime's own thread draws.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_is_every_time_while_the_screen_draws() {
+    let run: Run = serde_json::from_str(include_str!("../fixtures/run.json")).unwrap();
+    let model = of_run(&run, Screen::Bench, (200, 60)).unwrap();
+    let area = Rect::new(0, 0, 200, 60);
+    let mut judging = tokio::spawn(judge());
+    let mut frames = tokio::time::interval(Duration::from_millis(1_000 / 15));
+    let mut drawn = 0;
+    loop {
+        tokio::select! {
+            result = &mut judging => break result.unwrap(),
+            _ = frames.tick() => {
+                view::draw(&model, area, &mut Buffer::empty(area));
+                drawn += 1;
+            }
+        }
+    }
+    assert!(drawn > 3, "{drawn} frames");
 }
 
 #[tokio::test]

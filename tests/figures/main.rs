@@ -2,6 +2,7 @@
 
 #![allow(clippy::match_same_arms, clippy::struct_field_names, clippy::unused_self)] // tables and builders of tests
 
+mod across;
 mod compare;
 mod export;
 mod import;

@@ -20,6 +20,7 @@ fn round(step: u64) -> Event {
         step,
         mode: Mode::Off,
         proposed: vec![],
+        left_out: Vec::new(),
         accepted: vec![0],
         bonus: Token::new(1, "🙂".as_bytes()),
         committed: vec![Token::new(2, &[0xf0, 0x9f])],

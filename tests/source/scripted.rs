@@ -105,6 +105,7 @@ pub fn round(number: u64) -> Event {
         step: number,
         mode: Mode::Off,
         proposed: Vec::new(),
+        left_out: vec![],
         accepted: vec![0],
         bonus: Token::new(1, "好".as_bytes()),
         committed: vec![Token::new(1, "好".as_bytes())],

@@ -9,7 +9,7 @@ use spectop::protocol::sensor::Sensors;
 use spectop::protocol::state::Readiness;
 use spectop::protocol::trace::Token;
 use spectop::source::{Connection, ServerKind, Update};
-use spectop::ui::app::{Look, Model, Msg};
+use spectop::ui::app::{EffectResult, Focus, Look, Model, Msg};
 use spectop::ui::color::Depth;
 use spectop::ui::theme::Role;
 use spectop::ui::{svg, view};
@@ -127,7 +127,7 @@ fn dump() {
     let run: spectop::protocol::run::Run = serde_json::from_str(include_str!("../fixtures/run.json")).expect("a run");
     for screen in spectop::ui::screen::Screen::ALL {
         let model = spectop::cli::screenshot::of_run(&run, screen, (120, 36)).expect("a picture");
-        save(&format!("ended-{}", screen.tab().1), &model);
+        save(&format!("ended-{}", screen.name()), &model);
     }
     let mut model = session::model("default-dark", 80, 24);
     model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
@@ -234,7 +234,12 @@ fn loading_and_failing_are_explained() {
         what: "reading model.gguf".into(),
         fraction: Some(0.5),
     }))));
-    has(&model, &["loading", "50 %", "reading model.gguf"]);
+    has(&model, &["loading", "50 %", "reading model.gguf", "mode —"]);
+    let mut unknown = session::state(Readiness::Loading { what: "reading model.gguf".into(), fraction: None }, None);
+    (unknown.target, unknown.draft) = (None, None);
+    model.update(Msg::Source(Update::Event(Event::Hello(Box::new(unknown)))));
+    // Nobody knows yet which mode and drafter there will be.
+    has_not(&model, &["no drafter", "OFF"]);
     model.update(Msg::Source(Update::Event(Event::Progress(Readiness::Failed {
         reason: "model.gguf ends after 12 MB of 90 MB: fetch it again with `spectop setup --force`".into(),
     }))));
@@ -304,8 +309,8 @@ fn nothing_from_outside_reaches_the_terminal_as_a_control_sequence() {
     model.update(event(Event::Sample(Box::new(session::sample(START_MS, Mode::Off, 0.0, sensors)))));
     model.update(Msg::Paste(evil.into()));
     for overlay in [None, Some(spectop::ui::app::Overlay::Prompt)] {
-        model.overlay = overlay;
         model.update(Msg::Paste(evil.into()));
+        model.overlay = overlay;
         for cell in draw(&model).content() {
             assert!(!cell.symbol().chars().any(|c| c.is_control() || c == '\u{202e}'), "{:?}", cell.symbol());
         }
@@ -336,10 +341,70 @@ fn borders_stay_straight_beside_wide_characters() {
 }
 
 #[test]
+fn a_long_message_can_be_read_in_the_big_log() {
+    let mut model = session::model("default-dark", 80, 24);
+    let message = "the prompt has 11 tokens but the context holds 3, and at least one must be left for the answer; shorten the \
+                   prompt or start with a larger --context";
+    for _ in 0..30 {
+        model.update(Msg::EffectResult(EffectResult::Generate { tag: 1, result: Err(message.into()) }));
+    }
+    has(&model, &["l in the log"]);
+    model.toast = None;
+    has_not(&model, &["larger --context"]);
+    model.log_big = true;
+    has(&model, &["the prompt has 11 tokens", "larger --context"]);
+    model.focus = Focus::Log;
+    model.log_scroll = spectop::ui::screen::dashboard::focused_overflow(&model);
+    assert!((22..30).contains(&model.log_scroll), "{}", model.log_scroll);
+    has(&model, &["the prompt has 11 tokens", "larger --context"]);
+}
+
+#[test]
+fn a_failed_request_says_why_in_full() {
+    let mut model = session::model("default-dark", 80, 24);
+    model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
+    model.update(Msg::Source(Update::Event(Event::Hello(Box::new(session::state(Readiness::Ready, None))))));
+    let mut event = session::request("a", RequestPhase::Failed, START_MS);
+    event.error = Some(format!("the engine failed: {} and that is all", "a long story ".repeat(8)));
+    model.update(Msg::Source(Update::Event(Event::Request(event))));
+    has(&model, &["failed: the engine failed", "and that is all"]);
+}
+
+#[test]
+fn plain_decoding_is_not_called_idle() {
+    let mut model = session::model("default-dark", 80, 24);
+    model.update(Msg::Source(Update::Connection(Connection::Connected { kind: ServerKind::Native })));
+    model.update(Msg::Source(Update::Event(Event::Hello(Box::new(session::state(Readiness::Ready, None))))));
+    let mut sample = session::sample(START_MS, Mode::Off, 0.0, session::host());
+    sample.per_pos.clear();
+    sample.tok_s = None;
+    model.update(Msg::Source(Update::Event(Event::Sample(Box::new(sample)))));
+    has(&model, &["no drafts in this mode"]);
+    has_not(&model, &["nothing is being generated"]);
+}
+
+#[test]
+fn the_help_is_whole_on_80x24() {
+    let mut model = session::model("default-dark", 80, 24);
+    let mut words = String::new();
+    for skip in 0..=view::help_overflow(&model) {
+        model.overlay = Some(spectop::ui::app::Overlay::Help(skip));
+        let screen = text(&draw(&model));
+        let inside: Vec<&str> = screen.lines().filter_map(|l| l.split('│').nth(2)).collect();
+        assert!(inside.iter().all(|l| !l.contains('…')), "{screen}");
+        words.push_str(&inside.join(" "));
+    }
+    for binding in spectop::ui::action::TABLE {
+        let last = binding.description.split(' ').next_back().unwrap_or_default();
+        assert!(words.contains(last), "{}", binding.description);
+    }
+}
+
+#[test]
 fn the_help_lists_every_action() {
     let mut model = session::model("default-dark", 100, 30);
     let mut seen = String::new();
-    for skip in 0..200 {
+    for skip in 0..400 {
         model.overlay = Some(spectop::ui::app::Overlay::Help(skip));
         if skip % 10 == 0 {
             seen.push_str(&text(&draw(&model)));
@@ -348,4 +413,28 @@ fn the_help_lists_every_action() {
     for binding in spectop::ui::action::TABLE {
         assert!(seen.contains(binding.description), "{}", binding.description);
     }
+}
+
+#[test]
+fn auto_says_what_it_expects_of_each_mode() {
+    use spectop::protocol::event::Forecast;
+    let mut model = session::model("default-dark", 120, 36);
+    session::play(&mut model, &session::host(), None);
+    let mut sample = model.sample().expect("a sample").clone();
+    let forecast = Forecast {
+        off_tok_s: 231.0,
+        dflash_tok_s: 248.5,
+        ddtree_tok_s: 180.0,
+        chosen: Mode::Dflash,
+        nodes: 3,
+        pause: 0,
+        draft_ms: 1.3,
+        verify_ms: 5.0,
+    };
+    sample.auto = Some(forecast.clone());
+    model.update(Msg::Source(Update::Event(Event::Sample(Box::new(sample.clone())))));
+    has(&model, &["auto expects  off 231", "▸dflash 248", " ddtree 180", "tok/s · 3 drafts"]);
+    sample.auto = Some(Forecast { chosen: Mode::Off, pause: 12, ..forecast });
+    model.update(Msg::Source(Update::Event(Event::Sample(Box::new(sample)))));
+    has(&model, &["▸off 231", " dflash 248"]);
 }

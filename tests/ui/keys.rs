@@ -5,9 +5,12 @@ use spectop::protocol::event::{Event, Level};
 use spectop::protocol::mode::{Mode, ModeChange, ModeRequest, ModeSettings};
 use spectop::protocol::state::Readiness;
 use spectop::source::{Connection, ServerKind, Update};
+use spectop::ui::action::{Context, Keymap};
 use spectop::ui::app::{Effect, EffectResult, Model, Msg, Overlay};
+use spectop::ui::screen::Screen;
 use spectop::ui::wrap::Rejects;
 
+use crate::bless;
 use crate::dashboard::{draw, text};
 use crate::session::{self, START_MS, settings};
 
@@ -134,12 +137,27 @@ fn a_prompt_is_written_sent_and_rerun() {
     assert_eq!(key(&mut model, 'r').len(), 1);
     assert_eq!(model.own_running, 2);
     assert_eq!(ctrl(&mut model, 'x'), [Effect::CancelGeneration]);
-    for _ in 0..2 {
-        model.update(Msg::EffectResult(EffectResult::Generate(Ok(()))));
+    for tag in 1..=2 {
+        model.update(Msg::EffectResult(EffectResult::Generate { tag, result: Ok(()) }));
     }
     assert_eq!(ctrl(&mut model, 'x'), []);
-    model.update(Msg::EffectResult(EffectResult::Generate(Err("429: the queue is full".into()))));
+    model.update(Msg::EffectResult(EffectResult::Generate { tag: 2, result: Err("429: the queue is full".into()) }));
     assert!(text(&draw(&model)).contains("the queue is full"));
+}
+
+#[test]
+fn nothing_is_left_out_silently() {
+    let mut model = idle();
+    model.update(Msg::Paste("x".repeat(70_000)));
+    assert_eq!(model.editor.text().len(), 64 * 1024, "a paste on the dashboard opens the editor");
+    assert!(text(&draw(&model)).contains("a prompt may have 64 KiB"));
+    press(&mut model, KeyCode::Char('x'));
+    assert!(text(&draw(&model)).contains("the rest was left out"));
+    let mut model = idle();
+    key(&mut model, 'p');
+    press(&mut model, KeyCode::Char(' '));
+    assert_eq!(press(&mut model, KeyCode::Enter), []);
+    assert!(text(&draw(&model)).contains("nothing to send"));
 }
 
 #[test]
@@ -203,7 +221,7 @@ fn scrolling_stays_within_the_text_and_follows_the_end_again() {
     assert_eq!(model.text_scroll, top - 1);
     key(&mut model, 'G');
     assert_eq!(model.text_scroll, 0);
-    press(&mut model, KeyCode::Tab);
+    key(&mut model, 'w');
     press(&mut model, KeyCode::PageUp);
     assert_eq!(model.text_scroll, 0);
     key(&mut model, 'l');
@@ -240,4 +258,67 @@ fn an_idle_server_asks_for_one_frame_a_second() {
         frames += u64::from(model.take_dirty());
     }
     assert!(frames <= 12, "{frames} frames in 10 s");
+}
+
+#[test]
+fn the_documents_have_the_key_table() {
+    let keymap = Keymap::default();
+    let all = "# Keys\n\nGenerated from the table of actions; `spectop config keys` prints it with your own changes. The \
+               names are those of the [configuration](configuration.md).\n\n";
+    bless::whole("docs/keys.md", &(all.to_owned() + &keymap.markdown(&Context::ALL)));
+    bless::part("README.md", "keys", &keymap.markdown(&[Context::Screens, Context::Dashboard]));
+}
+
+#[test]
+fn rebound_keys_work_and_are_shown_everywhere() {
+    let mut model = idle();
+    let section =
+        "[dashboard]\nprompt = \"F9\"\n[screens]\nhelp = \"f1\"\nshow-log = \"0\"\n[global]\nhelp = \"ctrl-g\"";
+    model.keys = Keymap::parse(&section.parse().expect("TOML")).expect("valid");
+    let screen = text(&draw(&model));
+    assert!(screen.contains("press F9 to type a prompt") && screen.contains("F1 help"), "{screen}");
+    assert_eq!(model.tab_key(Screen::Log), "0");
+    key(&mut model, 'p');
+    assert_eq!(model.overlay, None, "the old key does nothing");
+    press(&mut model, KeyCode::F(9));
+    assert_eq!(model.overlay, Some(Overlay::Prompt));
+    press(&mut model, KeyCode::Esc);
+    key(&mut model, '0');
+    assert_eq!(model.screen, Screen::Log);
+    key(&mut model, ':');
+    model.update(Msg::Paste("dashboard".into()));
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(model.screen, Screen::Dashboard, "the palette knows every action by its description");
+}
+
+#[test]
+fn filters_leave_the_lines_that_hold_the_words() {
+    let mut model = idle();
+    for (source, message) in [("engine", "loaded the target"), ("link", "server gone"), ("engine", "mode is ddtree")] {
+        model.data.note(START_MS, Level::Info, source, message);
+    }
+    for open in ["", "7"] {
+        for c in open.chars().chain("/ENGINE tree".chars()) {
+            key(&mut model, c);
+        }
+        let screen = text(&draw(&model));
+        assert!(screen.contains("mode is ddtree") && !screen.contains("server gone"), "{screen}");
+        assert!(screen.contains("/ENGINE tree"), "the title says what is filtered");
+        assert_eq!(key(&mut model, 'q'), [], "characters are text while the filter is typed");
+        press(&mut model, KeyCode::Backspace);
+        press(&mut model, KeyCode::Enter);
+        assert_eq!(model.log_lines().len(), 1);
+        press(&mut model, KeyCode::Esc);
+        assert!(text(&draw(&model)).contains("server gone"), "Esc takes the filter away");
+    }
+    key(&mut model, '?');
+    for c in "/quit".chars() {
+        key(&mut model, c);
+    }
+    let screen = text(&draw(&model));
+    assert!(screen.contains("quit (asks while a run is live)") && !screen.contains("halve the tree"), "{screen}");
+    press(&mut model, KeyCode::Esc);
+    assert!(text(&draw(&model)).contains("accepted"), "all keys again");
+    press(&mut model, KeyCode::Esc);
+    assert_eq!(model.overlay, None);
 }

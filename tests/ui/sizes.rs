@@ -1,6 +1,9 @@
 //! Every size, every state: no panic, and nothing outside of the area.
 
+use std::sync::LazyLock;
+
 use crossterm::event::KeyCode;
+use proptest::prelude::*;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use spectop::protocol::event::{Event, Level, LogLine, RequestPhase};
@@ -18,7 +21,7 @@ use spectop::ui::screen::Screen;
 use spectop::ui::view;
 
 use crate::session::{self, START_MS};
-use crate::{runs, sample};
+use crate::{runs, sample, walk};
 
 /// Draws into the middle of a bigger buffer and looks at its rim.
 fn check(model: &mut Model, columns: u16, rows: u16) {
@@ -30,10 +33,10 @@ fn check(model: &mut Model, columns: u16, rows: u16) {
     let inner = Rect::new(2, 2, columns, rows);
     view::draw(model, inner, &mut buf);
     for y in 0..outer.height {
-        for x in 0..outer.width {
-            if !inner.contains((x, y).into()) {
-                assert_eq!(buf[(x, y)], rim, "{columns}x{rows} wrote to {x},{y}");
-            }
+        let within = (inner.top()..inner.bottom()).contains(&y);
+        let sides = [0, 1, columns + 2, columns + 3];
+        for x in (0..outer.width).filter(|x| !within || sides.contains(x)) {
+            assert_eq!(buf[(x, y)], rim, "{columns}x{rows} wrote to {x},{y}");
         }
     }
 }
@@ -172,7 +175,7 @@ fn extreme_run() -> Run {
 
 fn screens() -> Vec<Model> {
     let mut all = vec![runs::running(80, 24), runs::comparing(80, 24), runs::hosted(80, 24)];
-    for c in ['4', '5', '7'] {
+    for c in ['2', '3', '4', '5', '6', '7', '8'] {
         let mut model = session::model("mono", 80, 24);
         model.update(Msg::Key(KeyCode::Char(c).into()));
         all.push(model);
@@ -180,6 +183,19 @@ fn screens() -> Vec<Model> {
     let mut ascii = runs::comparing(80, 24);
     ascii.look.ascii = true;
     all.push(ascii);
+    all.push(extreme());
+    all.push(walk::walked("default-dark", 80, 24));
+    let mut held = walk::walked("mono", 80, 24);
+    held.walk.node = Some(usize::MAX);
+    held.gpu = usize::MAX;
+    all.push(held);
+    let mut writing = session::model("mono", 80, 24);
+    writing.playground.editing = true;
+    writing.editor.insert(&"漢字 e\u{301}\n".repeat(300));
+    all.push(writing);
+    let mut raced = walk::raced(80, 24);
+    raced.update(Msg::Tick { now_ms: START_MS + 60_700 });
+    all.push(raced);
     let run = extreme_run();
     let mut bench = runs::hosted(80, 24);
     bench.update(Msg::Key(KeyCode::Char('4').into()));
@@ -260,6 +276,135 @@ fn every_size_with_overlays_and_big_log() {
         model.log_big = true;
         for (columns, rows) in [(80, 24), (90, 30), (120, 36), (200, 60), (30, 6)] {
             check(&mut model, columns, rows);
+        }
+    }
+}
+
+/// A model with data for every screen, showing this one. A new screen has its data from the same events.
+pub fn normal(screen: Screen, columns: u16, rows: u16) -> Model {
+    match screen {
+        Screen::Playground | Screen::Tree => {
+            let mut model = walk::walked("default-dark", columns, rows);
+            (model.screen, model.walk.at) = (screen, Some(1));
+            return model;
+        }
+        Screen::Race => {
+            let mut model = walk::raced(columns, rows);
+            model.update(Msg::Tick { now_ms: START_MS + 60_700 });
+            return model;
+        }
+        _ => {}
+    }
+    let mut model = runs::comparing(columns, rows);
+    session::play(&mut model, &session::gpus(2), None);
+    runs::begin(&mut model, &sample::run());
+    model.screen = screen;
+    model
+}
+
+/// The same with data as bad as they can come.
+fn worst(screen: Screen) -> Model {
+    let mut model = extreme();
+    model.offer_runs();
+    let run = extreme_run();
+    runs::begin(&mut model, &run);
+    model.bench.pane = Pane::Results;
+    model.bench.scroll = usize::MAX;
+    model.compare.add(Box::new(run));
+    (model.compare.column, model.compare.scope, model.compare.selected) = (usize::MAX / 2, 1, usize::MAX);
+    model.log_filter.text.insert("漢");
+    model.data.lagged = u64::MAX;
+    model.screen = screen;
+    model
+}
+
+/// Every screen with no data, usual data, and the worst.
+fn every_screen() -> Vec<(String, Model)> {
+    let mut all = Vec::new();
+    for screen in Screen::ALL {
+        let mut empty = session::model("default-dark", 80, 24);
+        empty.screen = screen;
+        let name = |data| format!("{} with {data} data", screen.name());
+        all.extend([(name("no"), empty), (name("usual"), normal(screen, 80, 24)), (name("the worst"), worst(screen))]);
+    }
+    all
+}
+
+/// One of every overlay, each with its selection far behind its end.
+fn overlays() -> Vec<Overlay> {
+    let all = vec![
+        Overlay::ModeMenu(99),
+        Overlay::Prompt,
+        Overlay::Help(usize::MAX),
+        Overlay::Palette(99),
+        Overlay::Themes(99, "mono".into()),
+        Overlay::Export(99),
+        Overlay::Difference(99),
+    ];
+    // A new overlay does not compile here before it is in the list above.
+    for overlay in &all {
+        match overlay {
+            Overlay::ModeMenu(_)
+            | Overlay::Prompt
+            | Overlay::Help(_)
+            | Overlay::Palette(_)
+            | Overlay::Themes(..)
+            | Overlay::Export(_)
+            | Overlay::Difference(_) => {}
+        }
+    }
+    all
+}
+
+static EVERY_SCREEN: LazyLock<Vec<(String, Model)>> = LazyLock::new(every_screen);
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_200))]
+
+    #[test]
+    fn any_screen_at_any_size(
+        columns in 0u16..=300,
+        rows in 0u16..=100,
+        which in any::<prop::sample::Index>(),
+        overlay in proptest::option::of(any::<prop::sample::Index>()),
+        ascii in any::<bool>(),
+        scroll in prop_oneof![Just(0usize), 0..2_000usize, Just(usize::MAX)],
+    ) {
+        let (_, mut model) = EVERY_SCREEN[which.index(EVERY_SCREEN.len())].clone();
+        model.overlay = overlay.map(|i| i.get(&overlays()).clone());
+        model.look.ascii = ascii;
+        (model.text_scroll, model.log_scroll) = (scroll, scroll);
+        check(&mut model, columns, rows);
+    }
+}
+
+#[test]
+fn every_screen_along_the_edges_of_its_layouts() {
+    for (_, model) in EVERY_SCREEN.iter() {
+        let mut model = model.clone();
+        for columns in (0..=300).step_by(3) {
+            for rows in [0, 1, 2, 6, 7, 23, 24, 36, 100] {
+                check(&mut model, columns, rows);
+            }
+        }
+        for rows in 0..=100 {
+            for columns in [0, 1, 29, 30, 79, 80, 120, 300] {
+                check(&mut model, columns, rows);
+            }
+        }
+    }
+}
+
+/// All 30,401 sizes of every screen; run with `cargo test --test ui -- --ignored every_size_there_is`.
+#[test]
+#[ignore = "takes minutes; the property above draws from the same sizes"]
+fn every_size_there_is() {
+    for (_, model) in EVERY_SCREEN.iter() {
+        let mut model = model.clone();
+        for columns in 0..=300 {
+            for rows in 0..=100 {
+                check(&mut model, columns, rows);
+            }
         }
     }
 }

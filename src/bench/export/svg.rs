@@ -132,13 +132,19 @@ impl Svg {
     }
 }
 
-/// An element of a page as a file of its own.
+/// An element of a page as a file of its own. Its colours are written out, since many viewers know no CSS variables:
+/// the light ones, and the dark ones for viewers that ask.
 pub fn standalone(svg: &str) -> String {
-    svg.replacen(
-        ">\n",
-        &format!("><style>{STYLE}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"),
-        1,
-    )
+    let rules = STYLE.rsplit_once("\n}\n").map_or("", |(_, rules)| rules);
+    let blocks: Vec<&str> = STYLE.split(":root {").skip(1).filter_map(|rest| rest.split('}').next()).collect();
+    let with = |block: &str| {
+        let pairs = block.split(';').filter_map(|pair| pair.trim().split_once(": "));
+        pairs.fold(rules.to_owned(), |css, (name, color)| css.replace(&format!("var({name})"), color))
+    };
+    let light = blocks.first().map_or_else(String::new, |block| with(block));
+    let dark = blocks.get(1).map_or_else(String::new, |block| with(block));
+    let style = format!("<style>{light}@media (prefers-color-scheme: dark) {{\n{dark}}}\n</style>");
+    svg.replacen(">\n", &format!(">{style}\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"), 1)
 }
 
 /// Values to pixels.
@@ -235,6 +241,16 @@ mod tests {
     #[test]
     fn markup_in_names_is_text() {
         assert_eq!(escape("<a href='x'>&\"\u{1b}\u{0}"), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_file_of_its_own_names_its_colours() {
+        let file = standalone(&Svg::new(10.0, 10.0, "x").finish());
+        assert!(!file.contains("var(") && !file.contains("--"), "{file}");
+        let at = |text: &str| file.find(text).unwrap_or_else(|| panic!("no {text} in {file}"));
+        assert!(at(".plot .t { fill: #1c2330; }") < at("@media"));
+        assert!(at("@media") < at(".plot .t { fill: #e4e8ee; }"));
+        assert!(at(".plot .st-commit { fill: #16907a; }") < at(".plot .st-commit { fill: #4fd0b4; }"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use super::endpoint::Endpoint;
 use crate::bench::guard::{self, Guard};
 use crate::bench::plan::{Plan, Planned, PrefixCache};
+use crate::protocol::mode::Mode;
 use crate::protocol::run::{CountKind, Purpose, RequestRecord, RequestStatus};
 
 /// Warnings of single requests that are kept; more would hide the others.
@@ -59,7 +60,8 @@ impl Notes {
         }
         let Some(server) = &record.server else { return };
         let asked = plan.run.modes[planned.mode].request.mode;
-        if let Some(asked) = asked
+        // `auto` is a choice among the others, round by round.
+        if let Some(asked) = asked.filter(|asked| *asked != Mode::Auto)
             && let Some((other, _)) = server.modes.iter().find(|(mode, _)| *mode != asked)
         {
             self.add(format!("{}: the server decoded in mode {other}", plan.words(planned)));

@@ -1,5 +1,6 @@
 //! Gates for scripts: what must not be.
 
+use crate::bench::compare::METRICS;
 use crate::protocol::run::{Comparison, ModeSummary, Run, Verdict};
 
 use super::runs;
@@ -52,6 +53,19 @@ pub enum Metric {
     JPerToken,
 }
 
+impl Metric {
+    fn words(self) -> &'static str {
+        match self {
+            Metric::Ratio => "the speed-up of decoding",
+            Metric::DecodeTokS => "mean decode_tok_s",
+            Metric::E2eTokS => "mean e2e_tok_s",
+            Metric::TtftMs => "median ttft_ms",
+            Metric::Tau => "pooled tau",
+            Metric::JPerToken => "j_per_token",
+        }
+    }
+}
+
 /// Reads a gate.
 pub(super) fn parse(text: &str) -> Result<Gate, String> {
     let text = text.trim();
@@ -98,6 +112,11 @@ fn metric_of(name: &str) -> Result<Metric, String> {
     })
 }
 
+/// Over all suites, by the speed of decoding: what a gate without a metric is about.
+fn overall(compare: &Comparison) -> bool {
+    compare.suite == "all" && compare.metric == METRICS[0]
+}
+
 fn is_mode(label: &str, wanted: &str) -> bool {
     label == wanted || label.split_whitespace().next() == Some(wanted)
 }
@@ -111,9 +130,11 @@ impl Gate {
                 if across.is_empty() {
                     return vec!["gate run: there is no mode to compare with the first run".into()];
                 }
-                let all = across.iter().filter(|compare| compare.suite == "all");
-                all.filter_map(|compare| fails(&compare.mode, "against the first run", compare.ratio, *below, *than))
-                    .collect()
+                let all = across.iter().filter(|compare| overall(compare));
+                all.filter_map(|compare| {
+                    fails(&compare.mode, "decode_tok_s against the first run", compare.ratio, *below, *than)
+                })
+                .collect()
             }
             _ => loaded.iter().flat_map(|run| self.check_run(run)).collect(),
         }
@@ -121,7 +142,7 @@ impl Gate {
 
     fn check_run(&self, run: &Run) -> Vec<String> {
         let id = &run.meta.id;
-        let all = || run.compare.iter().filter(|compare| compare.suite == "all");
+        let all = || run.compare.iter().filter(|compare| overall(compare));
         match self {
             Gate::Run { .. } => Vec::new(),
             Gate::Failed => match runs::failed(run) {
@@ -157,8 +178,10 @@ impl Gate {
                 if figures.is_empty() {
                     return vec![format!("gate {mode}: {id} has no such mode (or only as the baseline)")];
                 }
-                let name = format!("{metric:?}");
-                figures.iter().filter_map(|(label, value)| fails(label, &name, *value, *below, *than)).collect()
+                figures
+                    .iter()
+                    .filter_map(|(label, value)| fails(label, metric.words(), *value, *below, *than))
+                    .collect()
             }
         }
     }
@@ -174,7 +197,7 @@ fn fails(label: &str, name: &str, value: Option<f64>, below: bool, than: f64) ->
 fn figures(run: &Run, mode: &str, metric: Metric) -> Vec<(String, Option<f64>)> {
     let of: fn(&ModeSummary) -> Option<f64> = match metric {
         Metric::Ratio => {
-            let all = run.compare.iter().filter(|compare| compare.suite == "all" && is_mode(&compare.mode, mode));
+            let all = run.compare.iter().filter(|compare| overall(compare) && is_mode(&compare.mode, mode));
             return all.map(|compare| (compare.mode.clone(), compare.ratio)).collect();
         }
         Metric::DecodeTokS => |summary| summary.decode_tok_s.mean,

@@ -83,6 +83,12 @@ fn gates_fail_when_they_should() {
     ] {
         assert_eq!(fails(gate, &good), count, "{gate}");
     }
+    let mut e2e = compare("dflash b8", Some(0.5), Verdict::Slower, 3);
+    e2e.metric = "e2e_tok_s".into();
+    let both = run(vec![compare("dflash b8", Some(1.5), Verdict::Faster, 3), e2e]);
+    assert_eq!((fails("dflash<1", &both), fails("slower", &both)), (0, 0), "a gate is about decoding");
+    let told = parse("dflash>1").unwrap().check(std::slice::from_ref(&both), &[]);
+    assert_eq!(told, ["gate dflash b8: the speed-up of decoding is 1.500 > 1"]);
     assert_eq!(fails("lossless", &run(vec![])), 1, "nothing compared is nothing proved");
     let across = [compare("off @ r2", Some(0.8), Verdict::Slower, 3)];
     assert_eq!(parse("run<0.9").unwrap().check(&[good], &across).len(), 1);

@@ -15,9 +15,11 @@ pub(super) fn write(run: &Run, args: &OutputArgs, table: &str) -> Result<(), Fai
         (&args.markdown, Format::Markdown),
         (&args.html, Format::Html),
         (&args.csv, Format::Csv),
+        (&args.csv_summary, Format::CsvSummary),
         (&args.vllm, Format::Vllm),
         (&args.sglang, Format::Sglang),
         (&args.aiperf, Format::Aiperf),
+        (&args.aiperf_records, Format::AiperfRecords),
     ];
     let mut quiet = false;
     for (file, format) in formats {
@@ -39,7 +41,21 @@ pub(super) fn write(run: &Run, args: &OutputArgs, table: &str) -> Result<(), Fai
             journal::write_whole(file, text.as_bytes())?;
         }
     }
+    if let Some(folder) = &args.plots {
+        plots(run, folder)?;
+    }
     if quiet { Ok(()) } else { print(table) }
+}
+
+/// Writes every chart for which the run has data as `ID.svg`.
+pub(in crate::cli) fn plots(run: &Run, folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|e| {
+        Failure::new(Exit::Failed, format!("{}: {e}; name a folder that can be written to", folder.display()))
+    })?;
+    for plot in export::plot::plots(run) {
+        journal::write_whole(&folder.join(format!("{}.svg", plot.id)), plot.standalone().as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Prints to the standard output. `spectop bench list | head` is no failure.

@@ -168,14 +168,7 @@ impl Habit {
 impl Controller {
     /// A controller that has seen nothing but the measured costs.
     pub fn new(costs: Costs, most_nodes: usize) -> Self {
-        Self {
-            costs,
-            drift: 1.0,
-            seen: [[(0.0, 0.0); CLASSES]; DEPTHS],
-            most_nodes,
-            pause: PAUSE[0],
-            forecast: None,
-        }
+        Self { costs, drift: 1.0, seen: [[(0.0, 0.0); CLASSES]; DEPTHS], most_nodes, pause: PAUSE[0], forecast: None }
     }
 
     /// What a new sequence starts with: a full trial, or a brief one where drafting has not paid lately.
@@ -274,6 +267,7 @@ impl Controller {
             logprobs: Vec::with_capacity(size),
             parents: tree.parents[..size].to_vec(),
             depths: tree.depths[..size].to_vec(),
+            left_out: Vec::new(),
         };
         for node in 0..size {
             let slot = kept.depths[node] - 1;

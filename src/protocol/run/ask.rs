@@ -29,7 +29,7 @@ pub struct RunOptions {
 }
 
 /// What a run tells while it goes on.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum RunProgress {
     /// The plan stands; nothing has been sent.
     Planned {

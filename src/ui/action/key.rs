@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use serde::{Deserialize, Serialize};
 
 /// A key with its modifiers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key(pub KeyCode, pub KeyModifiers);
 
 pub(super) const fn ch(c: char) -> Key {
@@ -68,5 +69,98 @@ impl Key {
             }
         }
         text
+    }
+
+    /// Reads a key as [`Key::label`] writes it, or in plain words: `ctrl-x`, `Alt-Enter`, `F5`, `space`, `pgup`, `?`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (mut rest, mut modifiers) = (text, KeyModifiers::NONE);
+        // A lone `-` is a key, so is the last one of `ctrl--`.
+        while let Some((head, tail)) = rest.split_once('-').filter(|(head, tail)| !head.is_empty() && !tail.is_empty())
+        {
+            modifiers |= match head.to_ascii_lowercase().as_str() {
+                "ctrl" | "control" | "c" => KeyModifiers::CONTROL,
+                "alt" | "meta" | "a" => KeyModifiers::ALT,
+                "shift" if tail.eq_ignore_ascii_case("tab") => {
+                    rest = "backtab";
+                    break;
+                }
+                _ => return None,
+            };
+            rest = tail;
+        }
+        let mut chars = rest.chars();
+        if let (Some(c), None) = (chars.next(), chars.next()) {
+            let arrow = ["←", "→", "↑", "↓"].contains(&rest);
+            if c.is_control() {
+                return None;
+            }
+            if !arrow {
+                let c = if modifiers.contains(KeyModifiers::CONTROL) { c.to_ascii_lowercase() } else { c };
+                return Some(Self(KeyCode::Char(c), modifiers));
+            }
+        }
+        let code = match rest.to_ascii_lowercase().as_str() {
+            "space" => KeyCode::Char(' '),
+            "left" | "←" => KeyCode::Left,
+            "right" | "→" => KeyCode::Right,
+            "up" | "↑" => KeyCode::Up,
+            "down" | "↓" => KeyCode::Down,
+            "pgup" | "pageup" => KeyCode::PageUp,
+            "pgdn" | "pagedown" => KeyCode::PageDown,
+            "home" => KeyCode::Home,
+            "end" => KeyCode::End,
+            "enter" | "return" => KeyCode::Enter,
+            "esc" | "escape" => KeyCode::Esc,
+            "tab" => KeyCode::Tab,
+            "backtab" => KeyCode::BackTab,
+            "backspace" => KeyCode::Backspace,
+            "delete" | "del" => KeyCode::Delete,
+            "insert" => KeyCode::Insert,
+            f => match f.strip_prefix('f').and_then(|n| n.parse().ok()) {
+                Some(n @ 1..=24) => KeyCode::F(n),
+                _ => return None,
+            },
+        };
+        Some(Self(code, modifiers))
+    }
+}
+
+/// `ModeOff` as `mode-off`.
+pub(super) fn kebab(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && !out.is_empty() {
+            out.push('-');
+        }
+        out.push(c.to_ascii_lowercase());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_read_back() {
+        for binding in super::super::TABLE {
+            for key in binding.keys {
+                assert_eq!(Key::parse(&key.label()), Some(*key), "{}", key.label());
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_read_as_people_write_them() {
+        assert_eq!(Key::parse("CTRL-X"), Some(ctrl('x')));
+        assert_eq!(Key::parse("ctrl--"), Some(ctrl('-')));
+        assert_eq!(Key::parse("-"), Some(ch('-')));
+        assert_eq!(Key::parse("G"), Some(ch('G')));
+        assert_eq!(Key::parse("ctrl-alt-pgup"), Some(Key(KeyCode::PageUp, KeyModifiers::CONTROL | KeyModifiers::ALT)));
+        assert_eq!(Key::parse("shift-tab"), Some(on(KeyCode::BackTab)));
+        assert_eq!(Key::parse("F12"), Some(on(KeyCode::F(12))));
+        for wrong in ["", "F0", "F99", "hyper-x", "ctrl-", "spacebar", "\u{1b}"] {
+            assert_eq!(Key::parse(wrong), None, "{wrong:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::protocol::mode::{Mode, ModeRequest};
 use crate::source::ServerKind;
 
 use super::{Effect, Focus, Model, Overlay, Prompt};
-use crate::ui::action::{self, Action, Context, Key};
+use crate::ui::action::{Action, Context, Key};
 use crate::ui::mode_switch;
 use crate::ui::screen;
 use crate::ui::theme::Role;
@@ -26,7 +26,7 @@ impl Model {
     pub(super) fn key(&mut self, event: &KeyEvent) -> Vec<Effect> {
         let Some(key) = Key::of(event) else { return Vec::new() };
         let context = self.context();
-        if let Some(action) = action::find(context, key) {
+        if let Some(action) = self.keys.find(context, key) {
             self.dirty_after_key();
             return self.act(action);
         }
@@ -49,6 +49,7 @@ impl Model {
             Action::Help => {
                 self.overlay =
                     if matches!(self.overlay, Some(Overlay::Help(_))) { None } else { Some(Overlay::Help(0)) };
+                self.help_filter.clear();
                 return Vec::new();
             }
             _ => {}
@@ -71,6 +72,10 @@ impl Model {
                 self.log_action(action);
                 Vec::new()
             }
+            Context::Playground | Context::PlaygroundEdit => self.playground_action(action),
+            Context::Tree => self.tree_action(action),
+            Context::Gpu => self.gpu_action(action),
+            Context::Race => self.race_action(action),
             Context::Field => self.field_action(action),
             Context::Palette => self.palette_action(action),
             Context::Themes => self.themes_action(action),
@@ -80,7 +85,7 @@ impl Model {
         }
     }
 
-    fn dashboard_action(&mut self, action: Action) -> Vec<Effect> {
+    pub(super) fn dashboard_action(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Prompt => self.overlay = Some(Overlay::Prompt),
             Action::ModeMenu => {
@@ -111,8 +116,11 @@ impl Model {
             Action::FocusNext => {
                 self.focus = if self.focus == Focus::Text { Focus::Log } else { Focus::Text };
             }
+            Action::Filter => self.log_filter.typing = true,
             Action::Close => {
                 self.toast = None;
+                self.pointed = None;
+                self.log_filter.clear();
                 self.text_scroll = 0;
                 self.log_scroll = 0;
             }
@@ -127,7 +135,7 @@ impl Model {
         Vec::new()
     }
 
-    fn mode_action(&mut self, action: Action) -> Vec<Effect> {
+    pub(super) fn mode_action(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::ModeOff => self.set_mode(Mode::Off),
             Action::ModeDflash => self.set_mode(Mode::Dflash),
@@ -164,8 +172,7 @@ impl Model {
     fn prompt_action(&mut self, action: Action) -> Vec<Effect> {
         match action {
             Action::Close => self.overlay = None,
-            Action::MaxTokens => self.max_tokens = after(&MAX_TOKENS, self.max_tokens),
-            Action::Temperature => self.temperature = after(&TEMPERATURES, self.temperature),
+            Action::MaxTokens | Action::Temperature => self.turn_parameter(action),
             Action::Confirm => {
                 if !self.can_generate() {
                     return Vec::new();
@@ -174,6 +181,7 @@ impl Model {
                     self.overlay = None;
                     return self.send(text);
                 }
+                self.say(Role::StateWarn, "there is nothing to send yet");
             }
             other => {
                 self.editor.act(other);
@@ -182,12 +190,25 @@ impl Model {
         Vec::new()
     }
 
+    /// The next choice of a parameter of prompts.
+    pub(super) fn turn_parameter(&mut self, action: Action) {
+        match action {
+            Action::MaxTokens => self.max_tokens = after(&MAX_TOKENS, self.max_tokens),
+            Action::Temperature => self.temperature = after(&TEMPERATURES, self.temperature),
+            _ => {}
+        }
+    }
+
     fn help_action(&mut self, action: Action) {
         let Some(Overlay::Help(at)) = self.overlay else { return };
         let most = view::help_overflow(self);
         let page = (self.size.1 as usize).saturating_sub(6).max(1);
         self.overlay = match action {
             Action::Close => None,
+            Action::Filter => {
+                self.help_filter.typing = true;
+                Some(Overlay::Help(0))
+            }
             Action::Up => Some(Overlay::Help(at.saturating_sub(1))),
             Action::Down => Some(Overlay::Help((at + 1).min(most))),
             Action::PageUp => Some(Overlay::Help(at.saturating_sub(page))),
@@ -289,7 +310,7 @@ impl Model {
         self.switch.ask(request, in_force).map(Effect::SetMode).into_iter().collect()
     }
 
-    fn can_generate(&mut self) -> bool {
+    pub(super) fn can_generate(&mut self) -> bool {
         if self.data.ready() {
             return true;
         }
@@ -308,14 +329,27 @@ impl Model {
     }
 
     fn send(&mut self, text: String) -> Vec<Effect> {
-        self.own_running += 1;
         self.follow = None;
         self.text_scroll = 0;
+        vec![self.generate(text, self.max_tokens, self.temperature, ModeRequest::default()).1]
+    }
+
+    /// Sends a prompt; returns the tag under which its answer comes.
+    pub(super) fn generate(
+        &mut self,
+        text: String,
+        max_tokens: usize,
+        temperature: f32,
+        mode: ModeRequest,
+    ) -> (u64, Effect) {
+        self.own_running += 1;
+        self.tags += 1;
+        let tag = self.tags;
         let native = self.data.kind() == Some(ServerKind::Native);
         let target = self.data.state.as_ref().and_then(|s| s.target.as_ref());
         let model = target.filter(|_| !native).map(|t| t.name.clone());
         self.data.answer_begins(&text);
-        vec![Effect::Generate(Prompt { text, max_tokens: self.max_tokens, temperature: self.temperature, model })]
+        (tag, Effect::Generate(Prompt { text, max_tokens, temperature, model, mode, tag }))
     }
 
     fn cancel(&mut self) -> Vec<Effect> {

@@ -1,147 +1,43 @@
 //! Model and messages. [`Model::update`] does no I/O and reads no clock: time comes in messages, deeds go out as effects.
 
+mod copy;
 mod keys;
+mod look;
+mod message;
 mod overlays;
+mod playground;
+mod pointer;
+mod race;
 mod runs;
-
-use crossterm::event::KeyEvent;
+mod tree;
 
 use crate::protocol::event::{Event, Level, Sample};
-use crate::protocol::mode::{ModeChange, ModeRequest};
-use crate::protocol::run::{Run, RunOptions, RunProgress};
-use crate::protocol::sensor::Sensors;
 use crate::source::{Connection, Update};
 
-use super::action::Context;
-use super::color::Depth;
+pub use look::Look;
+pub use pointer::{MouseMode, Pointed};
+
+use super::action::{Context, Keymap};
 use super::data::{Data, Urgency};
-use super::editor::Editor;
+use super::editor::{self, Editor};
+use super::filter::Filter;
+use super::log::Entry;
 use super::mode_switch::Switch;
+use super::playground::Playground;
+use super::playground::walk::Walk;
+use super::race::Race;
 use super::run::Bench;
-use super::run::library::{Compare, ExportFormat, RunListItem};
+use super::run::library::Compare;
 use super::screen::Screen;
 use super::stream::Stream;
-use super::theme::{Role, Theme};
+use super::theme::Role;
+use super::tree::Zoom;
 use super::wrap::Rejects;
+
+pub use message::{Answer, Effect, EffectResult, Msg, Prompt};
 
 /// Milliseconds that a message stays on screen.
 const TOAST_MS: u64 = 6_000;
-
-/// What happened.
-#[derive(Debug, Clone)]
-pub enum Msg {
-    /// The attached server or its connection.
-    Source(Update),
-    /// A look at this machine's sensors.
-    LocalSensors(Sensors),
-    /// A key.
-    Key(KeyEvent),
-    /// Pasted text.
-    Paste(String),
-    /// The terminal has this many columns and rows.
-    Resize(u16, u16),
-    /// Time passes.
-    Tick {
-        /// Milliseconds since the Unix epoch.
-        now_ms: u64,
-    },
-    /// Text of the answer to a prompt of ours. Servers that trace their rounds say the same in more detail; of others it
-    /// is all there is.
-    Answer(String),
-    /// An effect came to its end.
-    EffectResult(EffectResult),
-    /// A benchmark run tells how it goes.
-    Run(RunProgress),
-    /// Answer to [`Effect::PlanRun`]: [`RunProgress::Planned`], or why there is no plan.
-    Planned(Result<RunProgress, String>),
-    /// The runs that were kept.
-    Runs(Result<Vec<RunListItem>, String>),
-    /// Answer to [`Effect::LoadRun`].
-    RunLoaded(Result<Box<Run>, String>),
-    /// Answer to [`Effect::Export`]: the file that was written.
-    Exported(Result<String, String>),
-}
-
-/// How an effect ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum EffectResult {
-    /// Answer to [`Effect::SetMode`].
-    Mode(Result<ModeChange, String>),
-    /// A generation of ours ended; the error says why it failed.
-    Generate(Result<(), String>),
-}
-
-/// What must be done for the model.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
-    /// Ask the server for another mode.
-    SetMode(ModeRequest),
-    /// Send a prompt as a chat message.
-    Generate(Prompt),
-    /// Drop all generations started from here.
-    CancelGeneration,
-    /// Start a benchmark run.
-    StartRun(RunOptions),
-    /// Plan a benchmark run without sending anything.
-    PlanRun(RunOptions),
-    /// Pause the run, or let it go on.
-    PauseRun(bool),
-    /// Stop the run; what was measured is kept.
-    StopRun,
-    /// List the runs that were kept.
-    ListRuns,
-    /// Read a run.
-    LoadRun(String),
-    /// Write a run in a format.
-    Export {
-        /// The run.
-        id: String,
-        /// The format.
-        format: ExportFormat,
-    },
-    /// Leave.
-    Quit,
-    /// Stop the process until `fg`.
-    Suspend,
-    /// Clear the screen and draw everything again.
-    Redraw,
-}
-
-/// A prompt to send.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Prompt {
-    /// The user message.
-    pub text: String,
-    /// Tokens to generate at most.
-    pub max_tokens: usize,
-    /// 0 is greedy.
-    pub temperature: f32,
-    /// Model to ask for, where the server needs to be told.
-    pub model: Option<String>,
-}
-
-/// How things look.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Look {
-    /// Colours.
-    pub theme: Theme,
-    /// ASCII characters only.
-    pub ascii: bool,
-    /// What the terminal can show.
-    pub depth: Depth,
-}
-
-impl Look {
-    /// A built-in theme, brought down to the terminal's colours; without a name the one that fits best.
-    pub fn new(theme: Option<&str>, depth: Depth, ascii: bool) -> Result<Self, String> {
-        let theme = match (theme, depth) {
-            // NO_COLOR wins over a named theme; the name is still checked.
-            (Some(name), _) => Theme::built_in(name)?,
-            (None, _) => Theme::built_in(Theme::default_name(depth))?,
-        };
-        Ok(Self { theme: theme.fit(depth), ascii, depth })
-    }
-}
 
 /// What lies over the screen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,6 +96,8 @@ pub struct Model {
     pub frozen: Option<Box<Data>>,
     /// The screen that is shown.
     pub screen: Screen,
+    /// Which keys do what.
+    pub keys: Keymap,
     /// What lies over the screen.
     pub overlay: Option<Overlay>,
     /// What is typed into the command palette.
@@ -210,6 +108,14 @@ pub struct Model {
     pub compare: Compare,
     /// Least level of the lines on the log screen.
     pub log_level: Level,
+    /// What log lines must contain.
+    pub log_filter: Filter,
+    /// What lines of the help must contain.
+    pub help_filter: Filter,
+    /// What the terminal reports of the mouse.
+    pub mouse: MouseMode,
+    /// The token that the user points at.
+    pub pointed: Option<Pointed>,
     /// Panel that scroll keys move.
     pub focus: Focus,
     /// Rows that the text is scrolled up.
@@ -234,6 +140,19 @@ pub struct Model {
     pub toast: Option<Toast>,
     /// Generations started from here that run.
     pub own_running: usize,
+    /// The playground.
+    pub playground: Playground,
+    /// Which round of which request playground and tree look at.
+    pub walk: Walk,
+    /// What of a tree is shown.
+    pub zoom: Zoom,
+    /// The race.
+    pub race: Race,
+    /// The GPU that is looked at.
+    pub gpu: usize,
+    /// True while what is shown is being written to a file.
+    pub recording: bool,
+    tags: u64,
     dirty: bool,
 }
 
@@ -248,11 +167,16 @@ impl Model {
             data: Data::new(now_ms),
             frozen: None,
             screen: Screen::default(),
+            keys: Keymap::default(),
             overlay: None,
             palette: Editor::default(),
             bench: Bench::default(),
             compare: Compare::default(),
             log_level: Level::Info,
+            log_filter: Filter::default(),
+            help_filter: Filter::default(),
+            mouse: MouseMode::default(),
+            pointed: None,
             focus: Focus::default(),
             text_scroll: 0,
             log_scroll: 0,
@@ -265,6 +189,13 @@ impl Model {
             switch: Switch::default(),
             toast: None,
             own_running: 0,
+            playground: Playground::default(),
+            walk: Walk::default(),
+            zoom: Zoom::default(),
+            race: Race::default(),
+            gpu: 0,
+            recording: false,
+            tags: 0,
             dirty: true,
         }
     }
@@ -293,6 +224,7 @@ impl Model {
             None => self.screen_context(),
             Some(Overlay::ModeMenu(_)) => Context::ModeMenu,
             Some(Overlay::Prompt) => Context::Prompt,
+            Some(Overlay::Help(_)) if self.help_filter.typing => Context::Field,
             Some(Overlay::Help(_)) => Context::Help,
             Some(Overlay::Palette(_)) => Context::Palette,
             Some(Overlay::Themes(..)) => Context::Themes,
@@ -304,6 +236,7 @@ impl Model {
     /// Where keys are read when nothing lies over the screen.
     pub fn screen_context(&self) -> Context {
         match self.screen {
+            Screen::Dashboard | Screen::Log if self.log_filter.typing => Context::Field,
             Screen::Dashboard => Context::Dashboard,
             Screen::Bench if self.bench.form.edit.is_some() => Context::Field,
             Screen::Bench if self.bench.running() => Context::BenchRun,
@@ -311,7 +244,24 @@ impl Model {
             Screen::Compare if self.compare.filtering => Context::Field,
             Screen::Compare => Context::Compare,
             Screen::Log => Context::Log,
+            Screen::Playground if self.playground.editing => Context::PlaygroundEdit,
+            Screen::Playground => Context::Playground,
+            Screen::Tree => Context::Tree,
+            Screen::Gpu => Context::Gpu,
+            Screen::Race => Context::Race,
         }
+    }
+
+    /// The log lines that the user wants to see, oldest first.
+    pub fn log_lines(&self) -> Vec<&Entry> {
+        // On the dashboard a level that was chosen elsewhere would hide lines without a word.
+        let least = if self.screen == Screen::Log { self.log_level } else { Level::Info };
+        self.shown().log.chosen(least, &self.log_filter.words())
+    }
+
+    /// The key that goes to a screen.
+    pub fn tab_key(&self, screen: Screen) -> String {
+        self.keys.label(Context::Dashboard, screen.action())
     }
 
     /// True when something visible changed since this was last asked.
@@ -325,10 +275,11 @@ impl Model {
             Msg::Source(update) => self.source(update),
             Msg::LocalSensors(sensors) => {
                 // Seen only while the server's own readings are not; the next second is soon enough.
-                self.data.local = Some(sensors);
+                self.data.looked(sensors, self.now_ms);
                 Vec::new()
             }
             Msg::Key(key) => self.key(&key),
+            Msg::Mouse(event) => self.pointer(event),
             Msg::Paste(text) => {
                 self.paste(&text);
                 Vec::new()
@@ -340,10 +291,15 @@ impl Model {
             }
             Msg::Tick { now_ms } => {
                 self.tick(now_ms);
+                self.race_step()
+            }
+            Msg::Answer(answer) => {
+                self.answer(&answer);
                 Vec::new()
             }
-            Msg::Answer(text) => {
-                self.dirty |= self.data.answer(&text) && self.frozen.is_none();
+            Msg::Recording(on) => {
+                self.recording = on;
+                self.dirty = true;
                 Vec::new()
             }
             Msg::EffectResult(result) => self.result(result),
@@ -375,7 +331,7 @@ impl Model {
         if urgency == Urgency::Now && (self.frozen.is_none() || link || before != self.data.mode) {
             self.dirty = true;
         }
-        Vec::new()
+        self.race_step()
     }
 
     fn tick(&mut self, now_ms: u64) {
@@ -386,6 +342,7 @@ impl Model {
         if before / 1000 != now_ms / 1000 {
             self.dirty = true;
         }
+        self.dirty |= self.animated();
         if self.toast.as_ref().is_some_and(|t| t.until_ms <= now_ms) {
             self.toast = None;
             self.dirty = true;
@@ -404,21 +361,35 @@ impl Model {
                 self.fail("mode", &format!("mode not switched: {error}"));
                 Vec::new()
             }
-            EffectResult::Generate(result) => {
+            EffectResult::Generate { tag, result } => {
                 self.own_running = self.own_running.saturating_sub(1);
                 self.data.answer_ended(&result);
-                if let Err(error) = result {
-                    self.fail("prompt", &error);
+                self.attempt_ended(tag, &result);
+                if let Err(error) = &result {
+                    self.fail("prompt", error);
                 }
-                Vec::new()
+                self.race_answered(tag, result)
             }
         }
+    }
+
+    /// True while the picture moves by itself and wants more frames than news bring.
+    pub fn animated(&self) -> bool {
+        self.screen == Screen::Race && self.overlay.is_none() && self.race.animated(self.now_ms)
     }
 
     /// Shows a message for a while.
     fn say(&mut self, role: Role, text: impl Into<String>) {
         self.toast = Some(Toast { text: text.into(), role, until_ms: self.now_ms.saturating_add(TOAST_MS) });
         self.dirty = true;
+    }
+
+    /// Says that the prompt editor is full; nothing may be left out silently.
+    fn tell_overflow(&mut self) {
+        if self.editor.take_overflow() {
+            let limit = editor::MAX_BYTES / 1024;
+            self.say(Role::StateWarn, format!("a prompt may have {limit} KiB: the rest was left out"));
+        }
     }
 
     /// Shows an error and keeps it in the log.

@@ -2,14 +2,14 @@
 
 use crossterm::event::KeyEvent;
 
-use crate::ui::action::{self, Action, Context};
+use crate::ui::action::{Action, Bound, Context};
 use crate::ui::run::Question;
 use crate::ui::run::library::ExportFormat;
 use crate::ui::screen::Screen;
-use crate::ui::theme::{BUILT_IN, Role};
+use crate::ui::theme::Role;
 use crate::ui::widget::palette;
 
-use super::{Effect, Look, Model, Overlay};
+use super::{Effect, Model, Overlay};
 
 /// One step up or down in a list that goes round.
 fn step(at: usize, len: usize, down: bool) -> usize {
@@ -17,11 +17,18 @@ fn step(at: usize, len: usize, down: bool) -> usize {
 }
 
 impl Model {
-    /// Text for the field that has the keys.
+    /// Text for the field that has the keys. On the dashboard there is only one thing that a text can be meant for.
     pub(super) fn paste(&mut self, text: &str) {
         let line = text.lines().next().unwrap_or_default();
+        if self.context() == Context::Dashboard {
+            self.overlay = Some(Overlay::Prompt);
+        }
         match self.context() {
-            Context::Prompt => self.editor.insert(text),
+            Context::Prompt => {
+                self.editor.insert(text);
+                self.tell_overflow();
+            }
+            Context::PlaygroundEdit => self.editor.insert(text),
             Context::Palette => self.palette.insert(line),
             Context::Field => {
                 if let Some(field) = self.open_field() {
@@ -36,7 +43,12 @@ impl Model {
     /// A key without a binding in a text field.
     pub(super) fn type_key(&mut self, event: &KeyEvent) -> bool {
         match self.context() {
-            Context::Prompt => self.editor.key(event),
+            Context::Prompt => {
+                let typed = self.editor.key(event);
+                self.tell_overflow();
+                typed
+            }
+            Context::PlaygroundEdit => self.editor.key(event),
             Context::Palette => {
                 if let Some(Overlay::Palette(at)) = &mut self.overlay {
                     *at = 0;
@@ -45,8 +57,8 @@ impl Model {
             }
             Context::Field => {
                 let typed = self.open_field().is_some_and(|field| field.key(event));
-                if typed && self.screen == Screen::Compare {
-                    self.compare.selected = 0;
+                if typed {
+                    self.filtered();
                 }
                 typed
             }
@@ -56,31 +68,43 @@ impl Model {
 
     /// What every screen does. `None` for actions of a single screen.
     pub(super) fn every_screen(&mut self, action: Action) -> Option<Vec<Effect>> {
-        let screen = match action {
-            Action::ShowDashboard => Screen::Dashboard,
-            Action::ShowBench => Screen::Bench,
-            Action::ShowCompare => Screen::Compare,
-            Action::ShowLog => Screen::Log,
+        match action {
+            Action::NextScreen => return Some(self.show(self.screen.beside(true))),
+            Action::PreviousScreen => return Some(self.show(self.screen.beside(false))),
             Action::Palette => {
                 self.palette = crate::ui::editor::Editor::default();
                 self.overlay = Some(Overlay::Palette(0));
-                return Some(Vec::new());
+                Some(Vec::new())
             }
             Action::Theme => {
                 let name = self.look.theme.name().to_owned();
-                let at = BUILT_IN.iter().position(|(n, _)| *n == name).unwrap_or(0);
+                let at = self.look.themes.position(&name);
                 self.overlay = Some(Overlay::Themes(at, name));
-                return Some(Vec::new());
+                Some(Vec::new())
             }
-            _ => return None,
-        };
-        Some(self.show(screen))
+            Action::Copy => Some(self.copy()),
+            Action::CopyView => Some(self.copy_view()),
+            Action::Mouse => Some(self.next_mouse()),
+            Action::Characters => {
+                self.look.ascii = !self.look.ascii;
+                self.say(Role::StateOk, if self.look.ascii { "ASCII characters only" } else { "all characters" });
+                Some(Vec::new())
+            }
+            Action::Motion => {
+                self.look.still = !self.look.still;
+                self.say(Role::StateOk, if self.look.still { "reduced motion" } else { "full motion" });
+                Some(Vec::new())
+            }
+            _ => Screen::of(action).map(|screen| self.show(screen)),
+        }
     }
 
     /// Goes to a screen.
-    fn show(&mut self, screen: Screen) -> Vec<Effect> {
+    pub(super) fn show(&mut self, screen: Screen) -> Vec<Effect> {
         if self.screen != screen {
             self.log_scroll = 0;
+            self.log_filter.clear();
+            self.pointed = None;
         }
         self.screen = screen;
         if screen == Screen::Compare && self.bench.hosted { vec![Effect::ListRuns] } else { Vec::new() }
@@ -100,15 +124,15 @@ impl Model {
 
     pub(super) fn palette_action(&mut self, action: Action) -> Vec<Effect> {
         let Some(Overlay::Palette(at)) = self.overlay else { return Vec::new() };
-        let entries = palette::entries(self);
+        let entries: Vec<Action> = palette::entries(self).into_iter().map(|b| b.action).collect();
         match action {
             Action::Up => self.overlay = Some(Overlay::Palette(step(at, entries.len(), false))),
             Action::Down => self.overlay = Some(Overlay::Palette(step(at, entries.len(), true))),
             Action::Close => self.overlay = None,
             Action::Confirm => {
                 self.overlay = None;
-                if let Some(binding) = entries.get(at.min(entries.len().saturating_sub(1))) {
-                    return self.act(binding.action);
+                if let Some(action) = entries.get(at.min(entries.len().saturating_sub(1))) {
+                    return self.act(*action);
                 }
             }
             other => {
@@ -121,10 +145,11 @@ impl Model {
     pub(super) fn themes_action(&mut self, action: Action) -> Vec<Effect> {
         let Some(Overlay::Themes(at, before)) = self.overlay.take() else { return Vec::new() };
         let at = match action {
-            Action::Up => step(at, BUILT_IN.len(), false),
-            Action::Down => step(at, BUILT_IN.len(), true),
+            Action::Up => step(at, self.look.themes.len(), false),
+            Action::Down => step(at, self.look.themes.len(), true),
             Action::Confirm => {
-                self.say(Role::StateOk, format!("theme {}", self.look.theme.name()));
+                let name = self.look.theme.name();
+                self.say(Role::StateOk, format!("theme {name}; theme = \"{name}\" in config.toml keeps it for good"));
                 return Vec::new();
             }
             Action::Close => {
@@ -133,13 +158,14 @@ impl Model {
             }
             _ => at,
         };
-        self.theme(BUILT_IN[at.min(BUILT_IN.len() - 1)].0);
+        let name = self.look.themes.name(at).to_owned();
+        self.theme(&name);
         self.overlay = Some(Overlay::Themes(at, before));
         Vec::new()
     }
 
     fn theme(&mut self, name: &str) {
-        match Look::new(Some(name), self.look.depth, self.look.ascii) {
+        match self.look.themed(name) {
             Ok(look) => self.look = look,
             Err(error) => self.fail("theme", &error),
         }
@@ -176,7 +202,7 @@ impl Model {
     }
 
     /// What the palette offers: all that works on this screen.
-    pub fn palette_bindings(&self) -> impl Iterator<Item = &'static action::Binding> {
-        action::working(self.screen_context())
+    pub fn palette_bindings(&self) -> impl Iterator<Item = &Bound> {
+        self.keys.working(self.screen_context())
     }
 }

@@ -6,6 +6,7 @@ use crate::protocol::run::RunProgress;
 use crate::source::ServerKind;
 use crate::ui::action::Action;
 use crate::ui::editor::Editor;
+use crate::ui::filter::Filter;
 use crate::ui::run::form::Wish;
 use crate::ui::run::live::Live;
 use crate::ui::run::{Bench, Pane, Question};
@@ -214,6 +215,10 @@ impl Model {
             Action::PageUp => at + page,
             Action::PageDown => at.saturating_sub(page),
             Action::Top => most,
+            Action::Filter => {
+                self.log_filter.typing = true;
+                at
+            }
             Action::Level => {
                 self.log_level = match self.log_level {
                     Level::Info => Level::Warn,
@@ -224,24 +229,54 @@ impl Model {
             }
             Action::Close => {
                 self.toast = None;
+                self.log_filter.clear();
                 0
             }
             Action::Bottom => 0,
             _ => at,
         }
-        .min(most);
+        .min(screen::log::overflow(self));
     }
 
     /// The field of one line that has the keys.
     pub(super) fn open_field(&mut self) -> Option<&mut Editor> {
-        match self.screen {
-            Screen::Bench => self.bench.form.edit.as_mut(),
-            Screen::Compare => Some(&mut self.compare.filter),
+        match (&self.overlay, self.screen) {
+            (None, Screen::Bench) => self.bench.form.edit.as_mut(),
+            (None, Screen::Compare) => Some(&mut self.compare.filter),
+            _ => self.line_filter().map(|f| &mut f.text),
+        }
+    }
+
+    /// The filter of lines that is being typed.
+    fn line_filter(&mut self) -> Option<&mut Filter> {
+        match (&self.overlay, self.screen) {
+            (Some(Overlay::Help(_)), _) => Some(&mut self.help_filter),
+            (None, Screen::Dashboard | Screen::Log) => Some(&mut self.log_filter),
             _ => None,
         }
     }
 
+    /// The words of a filter changed: what it leaves is looked at from its beginning or its newest entry.
+    pub(super) fn filtered(&mut self) {
+        if let Some(Overlay::Help(at)) = &mut self.overlay {
+            *at = 0;
+        }
+        match self.screen {
+            Screen::Compare => self.compare.selected = 0,
+            _ => self.log_scroll = 0,
+        }
+    }
+
     pub(super) fn field_action(&mut self, action: Action) -> Vec<Effect> {
+        if matches!(action, Action::Confirm | Action::Close)
+            && let Some(filter) = self.line_filter()
+        {
+            filter.typing = false;
+            if action == Action::Close {
+                filter.clear();
+            }
+            return Vec::new();
+        }
         match (action, self.screen) {
             (Action::Confirm, Screen::Bench) => {
                 if let Err(why) = self.bench.form.accept() {
@@ -267,6 +302,7 @@ impl Model {
                 if let Some(field) = self.open_field() {
                     field.act(action);
                 }
+                self.filtered();
             }
         }
         Vec::new()

@@ -1,10 +1,12 @@
 //! Runs that were kept: the list, the filter, and the run that is looked at.
 
+use serde::{Deserialize, Serialize};
+
 use crate::protocol::run::{Comparison, Divergence, ModeSummary, Run, RunStatus};
 use crate::ui::editor::Editor;
 
 /// A run in the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunListItem {
     /// Its id.
     pub id: String,

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::{Screen, bench, compare};
+use super::{Screen, bench, compare, gpu, playground, race, tree};
 use crate::ui::app::Model;
 use crate::ui::format::{self, percent, short, used_of};
 use crate::ui::paint::Row;
@@ -26,13 +26,16 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     row.put(format!(" {dot} {word}"), theme.style(role));
     row.right(" compact ", dim);
     if model.screen != Screen::Dashboard {
-        let (key, name) = model.screen.tab();
-        row.put(format!(" {key} {name} "), theme.selection());
+        row.put(format!(" {} {} ", model.tab_key(model.screen), model.screen.name()), theme.selection());
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         match model.screen {
             Screen::Bench => bench::compact(model, body, buf),
             Screen::Compare => compare::compact(model, body, buf),
-            _ => super::log::lines(model, body, buf),
+            Screen::Playground => playground::compact(model, body, buf),
+            Screen::Tree => tree::compact(model, body, buf),
+            Screen::Gpu => gpu::compact(model, body, buf),
+            Screen::Race => race::compact(model, body, buf),
+            Screen::Log | Screen::Dashboard => super::log::lines(model, body, buf),
         }
         return;
     }
@@ -65,6 +68,9 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         },
     );
     let mut lines: Vec<(&str, String)> = header::alerts(model).into_iter().map(|(_, text)| ("!", text)).collect();
+    if data.lagged > 0 {
+        lines.push(("!", format!("lagged: {} events lost", format::count(data.lagged))));
+    }
     lines.extend([
         ("decode", format!("{} tok/s", short(sample.and_then(|s| s.decode_tok_s)))),
         (tau, format!("{} tok/round", short(sample.and_then(|s| s.tau)))),
@@ -84,6 +90,6 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let room = area.height.saturating_sub(12);
     if room > 1 {
         let log = Rect { y: area.bottom() - room + 1, height: room - 1, ..area };
-        crate::ui::widget::log_view::draw(buf, log, theme, &data.log, 0);
+        crate::ui::widget::log_view::draw(buf, log, theme, &model.log_lines(), 0, false);
     }
 }

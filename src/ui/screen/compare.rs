@@ -40,7 +40,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         plots.push((rows[1], compare.plot));
     }
     for (area, plot) in &plots {
-        let note = if roomy { String::new() } else { format!("Tab: {}", plot.walk(true).title()) };
+        let note = if roomy { String::new() } else { format!("w: {}", plot.walk(true).title()) };
         panels.push((*area, false, plot.title().into(), note));
     }
     for focus in [false, true] {

@@ -10,7 +10,7 @@ use crate::ui::format::{count, percent};
 use crate::ui::paint::{Row, border, inside, titles};
 use crate::ui::theme::Role;
 use crate::ui::widget::{
-    acceptance_strip, header, latency_table, log_view, sensor_panel, stage_bar, throughput, token_stream,
+    acceptance_strip, forecast, header, latency_table, log_view, sensor_panel, stage_bar, throughput, token_stream,
 };
 use crate::ui::wrap;
 
@@ -120,7 +120,8 @@ fn roomy(model: &Model, body: Rect, areas: &mut Areas) {
     areas.sensors = rows[3];
 }
 
-fn whole(model: &Model) -> Rect {
+/// All rows but the footer, at the size of the terminal.
+pub fn whole(model: &Model) -> Rect {
     Rect::new(0, 0, model.size.0, model.size.1.saturating_sub(1))
 }
 
@@ -135,7 +136,10 @@ pub fn focused_height(model: &Model) -> usize {
 pub fn focused_overflow(model: &Model) -> usize {
     let height = focused_height(model);
     match model.focus {
-        Focus::Log => model.shown().log.len().saturating_sub(height),
+        Focus::Log => {
+            let columns = areas(model, whole(model)).log.width.saturating_sub(2) as usize;
+            log_view::overflow(&model.log_lines(), columns, height, model.log_big)
+        }
         Focus::Text => {
             let columns = areas(model, whole(model)).text.width.saturating_sub(4) as usize;
             let rows = model.stream().map_or(0, |s| wrap::count(s, columns, model.rejects));
@@ -149,7 +153,6 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let areas = areas(model, area);
     header::with_alerts(model, area, buf);
-    let data = model.shown();
     let sample = model.sample();
     // A panel scrolled away from its end has the keys' attention, and so has the log when it was chosen.
     let text_focus = model.focus == Focus::Text && model.text_scroll > 0;
@@ -163,7 +166,7 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         (areas.latency, false, ("latency".into(), queue(sample))),
         (areas.sensors, false, sensor_panel::titles(model)),
         (areas.text, text_focus, token_stream::titles(model)),
-        (areas.log, log_focus, ("log".into(), log_note)),
+        (areas.log, log_focus, (format!("log{}", model.log_filter.label()), log_note)),
     ];
     // The focused border goes last: it wins the edges that it shares.
     for focus in [false, true] {
@@ -179,7 +182,9 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     latency_table::draw(buf, inside(areas.latency), theme, sample.map(|s| &s.latency));
     sensor_panel::draw(model, inside(areas.sensors), buf);
     token_stream::draw(model, inside(areas.text), buf);
-    log_view::draw(buf, inside(areas.log), theme, &data.log, model.log_scroll.min(data.log.len()));
+    let lines = model.log_lines();
+    let skip = model.log_scroll.min(lines.len());
+    log_view::draw(buf, inside(areas.log), theme, &lines, skip, model.log_big);
 }
 
 /// Queue and cache in a few words.
@@ -194,9 +199,14 @@ fn acceptance(model: &Model, inside: Rect, buf: &mut Buffer) {
     let sample = model.sample();
     let shadow = model.shown().mode.is_some_and(|m| m.mode == Mode::Shadow);
     let rescue = sample.and_then(|s| s.shadow_rescue).filter(|_| shadow);
-    let below = stage_bar::ROWS + u16::from(rescue.is_some());
+    let why = sample.and_then(|s| s.auto.as_ref());
+    let below = stage_bar::ROWS + u16::from(rescue.is_some()) + u16::from(why.is_some());
     let strip = Rect { height: inside.height.saturating_sub(below), ..inside };
     acceptance_strip::draw(buf, strip, theme, sample);
+    if let Some(why) = why {
+        let line = Rect { y: strip.bottom(), height: 1, ..inside }.intersection(inside);
+        forecast::draw(buf, line, theme, why);
+    }
     if let Some(share) = rescue {
         let line = Rect { y: strip.bottom(), height: 1, ..inside }.intersection(inside);
         let text = format!(" a tree would save {} of the misses", percent(Some(share * 100.0)));

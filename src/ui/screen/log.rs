@@ -5,8 +5,7 @@ use ratatui::layout::Rect;
 
 use crate::protocol::event::Level;
 use crate::ui::app::Model;
-use crate::ui::paint::{Row, border, inside, titles};
-use crate::ui::theme::Role;
+use crate::ui::paint::{border, inside, titles};
 use crate::ui::widget::{header, log_view};
 
 /// Rows of lines at a height of the terminal: header, footer and borders taken away.
@@ -16,7 +15,8 @@ fn rows(model: &Model) -> usize {
 
 /// How far the log can be scrolled up.
 pub fn overflow(model: &Model) -> usize {
-    model.shown().log.count(model.log_level).saturating_sub(rows(model))
+    let columns = (model.size.0 as usize).saturating_sub(2);
+    log_view::overflow(&model.log_lines(), columns, rows(model), true)
 }
 
 /// Draws the screen without its footer.
@@ -32,18 +32,13 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let note =
         if scrolled > 0 { format!("{scrolled} newer below · G newest") } else { "newest at the end · UTC".into() };
     border(buf, body, theme, scrolled > 0);
-    titles(buf, body, theme, scrolled > 0, &format!("log · {what}"), &note);
+    titles(buf, body, theme, scrolled > 0, &format!("log · {what}{}", model.log_filter.label()), &note);
     lines(model, inside(body), buf);
 }
 
 /// Draws the lines alone.
 pub fn lines(model: &Model, area: Rect, buf: &mut Buffer) {
-    let log = &model.shown().log;
-    let most = log.count(model.log_level).saturating_sub(area.height as usize);
-    let lines = log.window_of(model.log_level, area.height as usize, model.log_scroll.min(most));
-    if lines.is_empty() {
-        Row::new(buf, area, 0).put(" no such lines yet", model.look.theme.style(Role::TextDim));
-        return;
-    }
-    log_view::lines(buf, area, &model.look.theme, lines.into_iter());
+    let lines = model.log_lines();
+    let most = log_view::overflow(&lines, area.width as usize, area.height as usize, true);
+    log_view::draw(buf, area, &model.look.theme, &lines, model.log_scroll.min(most), true);
 }

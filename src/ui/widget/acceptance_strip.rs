@@ -23,7 +23,7 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, sample: Option<&Sample>
     if shares.is_empty() {
         let why = match sample {
             None => " —",
-            Some(s) if s.tok_s.is_none() => " — nothing is being generated",
+            Some(s) if s.tok_s.is_none() && s.rounds_s.is_none() => " — nothing is being generated",
             Some(_) => " — no drafts in this mode",
         };
         Row::new(buf, area, 0).put(why, dim);

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use crate::ui::action::{self, Action};
+use crate::ui::action::{Action, Context};
 use crate::ui::app::Model;
 use crate::ui::paint::Row;
 use crate::ui::text;
@@ -14,12 +14,20 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let mut row = Row::new(buf, area, 0);
     if let Some(toast) = &model.toast {
-        row.put(format!(" {} ", toast.text), theme.banner(toast.role));
+        let message = format!(" {} ", toast.text);
+        if text::width(&message) > row.left() && model.context() == Context::Dashboard && !model.log_big {
+            let key = model.keys.label(Context::Dashboard, Action::LogSize);
+            row.right(" in the log ", theme.style(Role::TextDim))
+                .right(format!(" {key}"), theme.style(Role::TextStrong));
+        }
+        row.put(message, theme.banner(toast.role));
         return;
     }
     let (key_style, word_style) = (theme.style(Role::TextStrong), theme.style(Role::TextDim));
     let context = model.context();
-    let entries: Vec<_> = action::working(context)
+    let entries: Vec<_> = model
+        .keys
+        .working(context)
         .filter(|b| !b.footer.is_empty())
         .filter_map(|b| b.keys.first().map(|k| (b.action, k.label(), b.footer)))
         .collect();

@@ -57,7 +57,9 @@ pub fn alerts(model: &Model) -> Vec<(Role, String)> {
 
 /// The mode as a badge, e.g. `▸DDTREE r32◂`, and what it is on its way to.
 pub fn badge(model: &Model) -> (String, Option<Role>, Option<String>) {
-    let mode = model.data.mode.filter(|_| model.data.connected());
+    // Before the pair is there, the server's mode is a placeholder.
+    let known = model.data.connected() && !matches!(word(model).1, "loading" | "failed");
+    let mode = model.data.mode.filter(|_| known);
     let Some(mode) = mode else { return ("mode —".into(), None, None) };
     let label = mode.label();
     let label = match label.split_once(' ') {
@@ -88,19 +90,38 @@ pub fn with_alerts(model: &Model, area: Rect, buf: &mut Buffer) -> Rect {
     Rect { y: area.y + 1 + rows, height: area.height.saturating_sub(1 + rows), ..area }.intersection(area)
 }
 
+/// Columns from which on every tab has its name.
+const NAMES: u16 = 110;
+/// Columns from which on the tabs' keys stand apart.
+const ROOMY: u16 = 100;
+
 /// The screens there are: key and name where there is room, else the name of the one that is shown.
-fn tabs(model: &Model, row: &mut Row<'_>, names: bool) {
-    let theme = &model.look.theme;
-    for screen in Screen::ALL {
-        let (key, name) = screen.tab();
-        if screen == model.screen {
-            row.put(format!(" {key} {name} "), theme.selection());
-        } else {
-            row.put(format!(" {key}"), theme.style(Role::TextStrong));
-            row.put(if names { format!(" {name} ") } else { " ".into() }, theme.style(Role::TextDim));
-        }
+fn tabs(model: &Model, columns: u16) -> impl Iterator<Item = (Screen, String, String)> {
+    Screen::ALL.into_iter().map(move |screen| {
+        let key = model.tab_key(screen);
+        let (key, name) = match columns {
+            _ if screen == model.screen => (format!(" {key}"), format!(" {} ", screen.name())),
+            NAMES.. => (format!(" {key}"), format!(" {}", screen.name())),
+            // The names of the models need the room.
+            ..ROOMY => (key, String::new()),
+            _ => (format!(" {key}"), String::new()),
+        };
+        (screen, key, name)
+    })
+}
+
+/// The screen whose tab is in a column of the first row.
+pub fn tab_at(model: &Model, column: u16) -> Option<Screen> {
+    let (dot, word, _) = word(model);
+    let mut end = 1 + text::width(dot) + 2 + text::width(word);
+    let column = column as usize;
+    if column < end {
+        return None;
     }
-    row.put(" ", theme.style(Role::TextDim));
+    tabs(model, model.size.0).find_map(|(screen, key, name)| {
+        end += text::width(&key) + text::width(&name);
+        (column < end).then_some(screen)
+    })
 }
 
 /// Draws the first row.
@@ -111,7 +132,14 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
     let (dot, word, role) = word(model);
     // The dot, the mode and the pause come first: whatever the width, they stay.
     row.skip(1).put(dot, theme.style(role)).put(format!(" {word} "), theme.style(role));
-    tabs(model, &mut row, area.width >= 110);
+    for (screen, key, name) in tabs(model, area.width) {
+        if screen == model.screen {
+            row.put(key + &name, theme.selection());
+        } else {
+            row.put(key, theme.style(Role::TextStrong)).put(name, dim);
+        }
+    }
+    row.put(" ", dim);
     row.right(" ", dim);
     let (label, mode_role, pending) = badge(model);
     let style = mode_role.map_or(dim, |r| theme.banner(r));
@@ -124,6 +152,10 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         row.right(pending, theme.style(Role::TokenPending));
     }
     row.right(format!(" {label} "), style);
+    if model.shown().lagged > 0 {
+        let lost = format!(" lagged {} ", format::count(model.shown().lagged));
+        row.right(" ", dim).right(lost, theme.banner(Role::StateWarn));
+    }
     if model.frozen.is_some() {
         row.right(" ", dim).right(" PAUSED ", theme.banner(Role::StateWarn));
     }
@@ -135,7 +167,8 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         row.put("  ", dim).put(target, theme.style(Role::TextStrong));
         match &state.draft {
             Some(draft) => row.put(format!(" + {}", draft.name), dim),
-            None => row.put_whole(" (no drafter)", dim),
+            None if state.target.is_some() => row.put_whole(" (no drafter)", dim),
+            None => &mut row,
         };
     }
 }

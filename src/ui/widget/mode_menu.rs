@@ -4,7 +4,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use crate::protocol::mode::{Mode, ModeRequest};
-use crate::ui::action::{self, Action, Context};
+use crate::ui::action::{Action, Context};
 use crate::ui::app::Model;
 use crate::ui::paint::Row;
 use crate::ui::theme::Role;
@@ -30,10 +30,7 @@ pub fn draw(model: &Model, selected: usize, area: Rect, buf: &mut Buffer) {
     let in_force = model.switch.pending().or(model.data.mode);
     let actions = [Action::ModeOff, Action::ModeDflash, Action::ModeDdtree, Action::ModeShadow, Action::ModeAuto];
     for (i, (mode, act)) in Mode::ALL.into_iter().zip(actions).enumerate() {
-        let key = action::of(Context::ModeMenu)
-            .find(|b| b.action == act)
-            .and_then(|b| b.keys.first())
-            .map_or_else(String::new, |k| k.label());
+        let key = model.keys.label(Context::ModeMenu, act);
         let now = in_force.is_some_and(|m| m.mode == mode);
         let label = in_force.map_or_else(|| mode.name().into(), |m| m.with(ModeRequest::mode(mode)).label());
         let can = offered.contains(&mode);

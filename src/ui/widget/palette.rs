@@ -4,20 +4,20 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
-use crate::ui::action::{self, Action, Binding};
+use crate::ui::action::{Action, Bound};
 use crate::ui::app::Model;
 use crate::ui::paint::Row;
 use crate::ui::theme::Role;
 
 /// What the typed words leave, in table order.
-pub fn entries(model: &Model) -> Vec<&'static Binding> {
+pub fn entries(model: &Model) -> Vec<&Bound> {
     let typed = model.palette.text().to_lowercase();
     let words: Vec<&str> = typed.split_whitespace().collect();
     model
         .palette_bindings()
         .filter(|b| b.action != Action::Palette)
         .filter(|b| {
-            let text = format!("{} {} {}", b.description, b.footer, action::keys_label(b)).to_lowercase();
+            let text = format!("{} {} {} {}", b.description, b.footer, b.action.name(), b.label()).to_lowercase();
             words.iter().all(|w| text.contains(w))
         })
         .collect()
@@ -46,7 +46,7 @@ pub fn draw(model: &Model, selected: usize, area: Rect, buf: &mut Buffer) {
     let top = (selected + 1).saturating_sub(height);
     for (i, binding) in entries.iter().enumerate().skip(top).take(height) {
         let mut row = Row::new(buf, area, (i - top) as u16 + 2);
-        let keys = action::keys_label(binding);
+        let keys = binding.label();
         let keys = if keys.chars().count() > 14 { keys.split(' ').next().unwrap_or_default().to_owned() } else { keys };
         if i == selected {
             let width = row.left();

@@ -7,6 +7,7 @@ use crate::protocol::sensor::{GpuReading, HostReading, Sensors};
 use crate::ui::app::Model;
 use crate::ui::format::{ABSENT, bytes, percent, used_of};
 use crate::ui::paint::{Row, bar};
+use crate::ui::sensors::blank;
 use crate::ui::text;
 use crate::ui::theme::{Role, Theme};
 
@@ -17,11 +18,6 @@ pub fn readings(model: &Model) -> (Option<&Sensors>, &'static str) {
         // This machine goes on while the server is gone or does not tell, whatever was frozen.
         _ => (model.data.local.as_ref(), "this machine"),
     }
-}
-
-/// A server without sensors of its own sends this.
-fn blank(sensors: &Sensors) -> bool {
-    sensors.gpus.is_empty() && sensors.host == HostReading::default()
 }
 
 /// Title and note of the panel.

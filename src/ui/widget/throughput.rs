@@ -92,7 +92,7 @@ fn compare(model: &Model, area: Rect, buf: &mut Buffer) {
     let mut row = Row::new(buf, area, area.height - 1);
     let table = model.shown().speeds.table();
     if table.is_empty() {
-        row.put(" no rounds to compare yet", dim);
+        row.put(" too few rounds to compare yet", dim);
         return;
     }
     row.right(" est. ", dim);

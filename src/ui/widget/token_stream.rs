@@ -6,14 +6,15 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::{Position, Rect};
 use ratatui::style::Style;
 
-use crate::protocol::event::RequestPhase;
+use crate::protocol::event::{FinishReason, RequestPhase};
 use crate::protocol::mode::Mode;
 use crate::protocol::state::Readiness;
 use crate::source::Connection;
-use crate::ui::action::{self, Action, Context};
-use crate::ui::app::Model;
+use crate::ui::action::{Action, Context};
+use crate::ui::app::{Model, Pointed};
 use crate::ui::format::{ABSENT, short};
-use crate::ui::paint::{Row, bar};
+use crate::ui::paint::{self, Row, bar};
+use crate::ui::screen::dashboard;
 use crate::ui::stream::{Kind, Stream};
 use crate::ui::text;
 use crate::ui::theme::{Role, Theme};
@@ -39,6 +40,7 @@ pub fn titles(model: &Model) -> (String, String) {
         RequestPhase::Queued => "queued",
         RequestPhase::Started => "reading the prompt",
         RequestPhase::FirstToken => "writing",
+        RequestPhase::Finished if stream.finish == Some(FinishReason::Length) => "done at the limit",
         RequestPhase::Finished => "done",
         RequestPhase::Cancelled => "cancelled",
         RequestPhase::Failed => "failed",
@@ -51,6 +53,10 @@ pub fn titles(model: &Model) -> (String, String) {
     }
     if let Some(tok_s) = stream.metrics.as_ref().and_then(|m| m.decode_tok_s) {
         let _ = write!(title, " · {} tok/s", short(Some(tok_s)));
+    }
+    // What was asked for needs the whole row.
+    if let Some(pointed) = &model.pointed {
+        return ("text".into(), pointed.explain());
     }
     let note = if model.text_scroll > 0 {
         format!("{} rows below · G end", model.text_scroll)
@@ -81,10 +87,9 @@ fn tokens(model: &Model, stream: &Stream, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let inside = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
     let mut rows = wrap::tail(stream, inside.width as usize, inside.height as usize, model.text_scroll, model.rejects);
-    let failure = stream.error.as_deref().filter(|_| model.text_scroll == 0);
-    if failure.is_some() && rows.len() == inside.height as usize {
-        rows.remove(0);
-    }
+    let failure = failure(model, stream, inside);
+    let over = (rows.len() + failure.len()).saturating_sub(inside.height as usize);
+    rows.drain(..over);
     let mut line = 0;
     for cells in &rows {
         let mut row = Row::new(buf, inside, line);
@@ -93,8 +98,9 @@ fn tokens(model: &Model, stream: &Stream, area: Rect, buf: &mut Buffer) {
         }
         line += 1;
     }
-    if let Some(error) = failure {
-        Row::new(buf, inside, line).put(format!("failed: {error}"), theme.style(Role::StateCrit));
+    for text in failure {
+        Row::new(buf, inside, line).put(text, theme.style(Role::StateCrit));
+        line += 1;
     }
     if !model.data.connected() {
         // What was written stays readable, but nobody may take it for the present.
@@ -108,6 +114,34 @@ fn tokens(model: &Model, stream: &Stream, area: Rect, buf: &mut Buffer) {
     }
 }
 
+/// Why the request failed, in as many rows as it takes.
+fn failure(model: &Model, stream: &Stream, inside: Rect) -> Vec<String> {
+    let error = stream.error.as_deref().filter(|_| model.text_scroll == 0);
+    let mut rows = error.map_or_else(Vec::new, |e| text::wrap(&format!("failed: {e}"), inside.width as usize));
+    rows.truncate(inside.height as usize);
+    rows
+}
+
+/// The token at a place of the dashboard, with its neighbours of the same kind and round.
+pub fn at(model: &Model, place: Position) -> Option<Pointed> {
+    let panel = paint::inside(dashboard::areas(model, dashboard::whole(model)).text);
+    let inside = Rect { x: panel.x + 1, width: panel.width.saturating_sub(2), ..panel };
+    let stream = model.stream().filter(|_| inside.contains(place) && model.data.ready())?;
+    let mut rows = wrap::tail(stream, inside.width as usize, inside.height as usize, model.text_scroll, model.rejects);
+    let over = (rows.len() + failure(model, stream, inside).len()).saturating_sub(inside.height as usize);
+    rows.drain(..over);
+    let row = rows.get((place.y - inside.y) as usize)?;
+    let mut end = inside.x as usize;
+    let found = row.iter().position(|cell| {
+        end += cell.width;
+        (place.x as usize) < end
+    })?;
+    let same = |cell: &wrap::Cell| (cell.kind, cell.step) == (row[found].kind, row[found].step);
+    let from = row[..found].iter().rposition(|c| !same(c)).map_or(0, |i| i + 1);
+    let text = row[from..].iter().take_while(|c| same(c)).map(|c| c.symbol.as_str()).collect();
+    Some(Pointed { text, kind: row[found].kind, step: row[found].step })
+}
+
 /// Centres lines in an area.
 fn centred(buf: &mut Buffer, area: Rect, lines: &[(String, Style)]) {
     let top = area.height.saturating_sub(lines.len() as u16) / 2;
@@ -118,16 +152,10 @@ fn centred(buf: &mut Buffer, area: Rect, lines: &[(String, Style)]) {
     }
 }
 
-fn key_of(action: Action) -> String {
-    action::of(Context::Dashboard)
-        .find(|b| b.action == action)
-        .and_then(|b| b.keys.first())
-        .map_or_else(String::new, |k| k.label())
-}
-
 fn empty(model: &Model, area: Rect, buf: &mut Buffer) {
     let theme = &model.look.theme;
     let (dim, strong) = (theme.style(Role::TextDim), theme.style(Role::TextStrong));
+    let key_of = |action| model.keys.label(Context::Dashboard, action);
     let lines = match &model.data.connection {
         Connection::Connecting => vec![(format!("connecting to {} …", model.url), dim)],
         Connection::Lost { .. } => vec![

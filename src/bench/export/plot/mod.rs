@@ -58,7 +58,8 @@ const WIDTH: f64 = 880.0;
 #[derive(Debug, Clone, PartialEq)]
 struct Look {
     label: String,
-    /// Colour class: grey for the baseline, warm for DFlash, a ramp over tree budgets, others by number.
+    /// Colour class: grey for the baseline, warm for DFlash, a ramp over tree budgets, one of its own for
+    /// auto, others by number.
     class: String,
     /// Number of its shape.
     shape: usize,
@@ -83,6 +84,8 @@ fn looks(run: &Run) -> Vec<Look> {
                 let step = if trees > 1 { (tree - 1) as f64 / (trees - 1) as f64 * 5.0 } else { 2.0 };
                 format!("t{}", step.round())
             }
+            // Away from the ramp of the trees.
+            Some(Mode::Auto) => "x3".into(),
             _ => {
                 other += 1;
                 format!("x{}", (other - 1) % 6)

@@ -63,10 +63,7 @@ impl ActsView<'_> {
     pub fn check(&self, first: usize, padded: usize, blocks: usize) {
         let end = (blocks - 1) * self.rows + first + padded;
         assert!(
-            self.q.len() >= end * BLOCK
-                && self.scale.len() >= end
-                && self.total.len() >= end
-                && self.sum.len() >= end,
+            self.q.len() >= end * BLOCK && self.scale.len() >= end && self.total.len() >= end && self.sum.len() >= end,
             "the activation store has no room for these rows"
         );
     }

@@ -60,7 +60,11 @@ fn run(level: Level, w: &Matrix, x: &[f32], rows: usize) -> Vec<f32> {
         let (q, scale) = (&Shared::new(&mut acts.q), &Shared::new(&mut acts.scale));
         let (total, sum) = (&Shared::new(&mut acts.total), &Shared::new(&mut acts.sum));
         for row in 0..rows {
-            quantise(level, &x[row * w.k..(row + 1) * w.k], &lanes::Places { row, block: 0, rows, q, scale, total, sum });
+            quantise(
+                level,
+                &x[row * w.k..(row + 1) * w.k],
+                &lanes::Places { row, block: 0, rows, q, scale, total, sum },
+            );
         }
     }
     let out = Collect(RefCell::new(vec![0.0; rows * w.n]), w.n);

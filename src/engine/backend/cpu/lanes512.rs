@@ -4,8 +4,8 @@
 
 use std::arch::x86_64::{
     __m512, _mm_storeu_si128, _mm512_abs_ps, _mm512_add_epi32, _mm512_add_ps, _mm512_castsi512_ps,
-    _mm512_cvtepi32_epi8, _mm512_cvtps_epi32, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_mask_add_ps, _mm512_mask_storeu_ps, _mm512_mask_loadu_ps, _mm512_mask_max_ps, _mm512_max_ps, _mm512_maskz_loadu_ps,
+    _mm512_cvtepi32_epi8, _mm512_cvtps_epi32, _mm512_div_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_add_ps,
+    _mm512_mask_loadu_ps, _mm512_mask_max_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_max_ps,
     _mm512_min_ps, _mm512_mul_ps, _mm512_reduce_add_epi32, _mm512_reduce_add_ps, _mm512_reduce_max_ps,
     _mm512_roundscale_ps, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_slli_epi32, _mm512_storeu_ps,
     _mm512_sub_ps,

@@ -79,7 +79,8 @@ unsafe fn q4<const R: usize>(
             let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(256).cast::<__m256i>()));
             let m = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(288).cast::<__m256i>()));
             let at = j * acts.rows + first;
-            let (q, scale, sum) = (acts.q.as_ptr().add(at * BLOCK), acts.scale.as_ptr().add(at), acts.sum.as_ptr().add(at));
+            let (q, scale, sum) =
+                (acts.q.as_ptr().add(at * BLOCK), acts.scale.as_ptr().add(at), acts.sum.as_ptr().add(at));
             each!(R, i, {
                 let f = dot!(w, q.add(i * BLOCK), _mm512_setzero_si512());
                 acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(*scale.add(i))), f, acc[i]);
