@@ -203,10 +203,14 @@ impl Controller {
         ((f64::from(-logprob) / 0.5).max(0.0) as usize).min(CLASSES - 1)
     }
 
-    /// Probability that a node is accepted once its parent is, from its draft log-probability.
+    /// Probability that a node is accepted once its parent is, from its draft log-probability. What has not been seen at
+    /// a depth is expected as at the depth before: a drafter that understates itself would else never be asked for more.
     fn chance(&self, depth: usize, logprob: f32) -> f64 {
-        let (hits, seen) = self.seen[depth.clamp(1, DEPTHS) - 1][Self::class(logprob)];
-        ((hits + PRIOR * f64::from(logprob).exp()) / (seen + PRIOR)).clamp(0.0, 1.0)
+        let class = Self::class(logprob);
+        self.seen[..depth.clamp(1, DEPTHS)].iter().fold(f64::from(logprob).exp(), |before, at| {
+            let (hits, seen) = at[class];
+            ((hits + PRIOR * before) / (seen + PRIOR)).clamp(0.0, 1.0)
+        })
     }
 
     /// The part of the best-first tree that is worth verifying; empty when one plain row is worth more. The tree is

@@ -175,6 +175,13 @@ fn quantised<const R: usize>(
         super::vnni::tile::<R>(w, tile, acts, first, out);
         return;
     }
+    #[cfg(target_arch = "x86_64")]
+    if level == Level::Avx2 {
+        for (i, out) in out.chunks_mut(super::avx2::ROWS).enumerate() {
+            super::avx2::tile(w, tile, acts, first + i * super::avx2::ROWS, out);
+        }
+        return;
+    }
     for (i, out) in out.iter_mut().enumerate() {
         quantised_row(level, w, tile, acts, first + i, out);
     }

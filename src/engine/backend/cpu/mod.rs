@@ -5,6 +5,7 @@ mod acts;
 mod amx;
 mod attention;
 mod attention512;
+mod avx2;
 mod cache;
 mod gemm;
 mod lanes;
