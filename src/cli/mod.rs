@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod bench;
 pub mod bench_host;
+pub mod bench_kernels;
 #[cfg(target_os = "linux")]
 pub mod bench_ui;
 pub mod config;
@@ -224,6 +225,8 @@ pub enum Command {
     Generate(GenerateArgs),
     /// Benchmark decoding modes.
     Bench(Box<bench::BenchArgs>),
+    /// Measure the engine's kernels on this machine.
+    BenchKernels(bench_kernels::BenchKernelsArgs),
     /// Print the state of a server once.
     Snapshot {
         /// The server.
@@ -388,6 +391,7 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::Attach(client)) => attach::run(&client, &cli.screen),
         Some(Command::Generate(args)) => generate::run(&args, serve::engine_config(engine), engine.resolve()),
         Some(Command::Bench(args)) => bench::run(engine, *args),
+        Some(Command::BenchKernels(args)) => bench_kernels::run(engine, &args),
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
         Some(Command::Setup { from, force }) => setup::run(from, force),

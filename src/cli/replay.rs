@@ -88,7 +88,7 @@ async fn play(player: &mut Player, fps: u16) -> Result<(), Failure> {
                     match player.key(&key) {
                         Pressed::Taken => {}
                         Pressed::Quit => return Ok(()),
-                        Pressed::Redraw => terminal.clear().map_err(|e| broken(&e))?,
+                        Pressed::Redraw => terminal.clear(),
                         Pressed::Suspend => {
                             terminal.leave();
                             terminal::stop_process();
@@ -98,7 +98,12 @@ async fn play(player: &mut Player, fps: u16) -> Result<(), Failure> {
                     }
                     dirty = true;
                 }
-                Some(Ok(_)) => dirty = true,
+                Some(Ok(event)) => {
+                    if matches!(event, TerminalEvent::Resize(..)) {
+                        terminal.clear();
+                    }
+                    dirty = true;
+                }
                 Some(Err(e)) => return Err(broken(&e)),
                 None => return Err(Failure::new(Exit::Interrupted, "the terminal was closed")),
             },

@@ -295,7 +295,11 @@ impl Session {
             }
             TerminalEvent::Mouse(event) => self.take(Msg::Mouse(event)),
             TerminalEvent::Paste(text) => self.take(Msg::Paste(text)),
-            TerminalEvent::Resize(columns, rows) => self.take(Msg::Resize(columns, rows)),
+            TerminalEvent::Resize(columns, rows) => {
+                // A terminal that was small for a moment cut what did not fit, even if it has its old size again.
+                self.terminal.clear();
+                self.take(Msg::Resize(columns, rows))
+            }
             _ => Ok(Flow::On),
         }
     }
@@ -336,7 +340,7 @@ impl Session {
                 Effect::Copy(text) => self.terminal.copy(&text).map_err(|e| broken(&e))?,
                 Effect::Mouse(mouse) => self.terminal.report_mouse(mouse).map_err(|e| broken(&e))?,
                 Effect::Redraw => {
-                    self.terminal.clear().map_err(|e| broken(&e))?;
+                    self.terminal.clear();
                     self.dirty = true;
                 }
                 // Carried out above.

@@ -148,6 +148,14 @@ impl Snapshot {
                 let shares: Vec<_> = sample.per_pos.iter().map(|share| format!("{:.0}%", share * 100.0)).collect();
                 table.row("accepted", format!("{} (by position)", shares.join(" ")));
             }
+            if let Some(auto) = &sample.auto {
+                let does = match auto.nodes {
+                    0 => format!("plain decoding, drafts again in {} rounds", auto.pause),
+                    n => format!("{}, {n} drafts", auto.chosen),
+                };
+                let rates = [auto.off_tok_s, auto.dflash_tok_s, auto.ddtree_tok_s].map(|rate| format!("{rate:.0}"));
+                table.row("auto", format!("{does} (off {}, chain {}, tree {} tok/s expected)", rates[0], rates[1], rates[2]));
+            }
             table.row("requests", format!("{} running, {} waiting", sample.running, sample.waiting));
             if sample.kv_capacity > 0 {
                 let share = 100.0 * sample.kv_used as f64 / sample.kv_capacity as f64;
@@ -195,6 +203,8 @@ fn number(value: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::event::Forecast;
+    use crate::protocol::mode::Mode;
     use crate::protocol::state::Counters;
 
     #[test]
@@ -206,6 +216,16 @@ mod tests {
                        "max_running": 1, "max_waiting": 1},
             "counters": Counters::default(), "running": 0, "waiting": 0}));
         let sample = Sample {
+            auto: Some(Forecast {
+                off_tok_s: 300.0,
+                dflash_tok_s: 512.4,
+                ddtree_tok_s: 530.6,
+                chosen: Mode::Ddtree,
+                nodes: 9,
+                pause: 0,
+                draft_ms: 1.0,
+                verify_ms: 5.0,
+            }),
             tau: Some(3.25),
             per_pos: vec![0.9, 0.5],
             running: 1,
@@ -227,6 +247,7 @@ mode      ddtree r32
 speed     — tok/s, — rounds/s
 τ         3.25 over 10.0 s
 accepted  90% 50% (by position)
+auto      ddtree, 9 drafts (off 300, chain 512, tree 531 tok/s expected)
 requests  1 running, 0 waiting
 cache     100 of 400 tokens (25 %)
 ";

@@ -7,6 +7,7 @@ pub mod decode;
 mod load;
 mod measure;
 pub mod model;
+pub mod profile;
 pub mod rounds;
 pub mod sampler;
 mod scheduler;
@@ -140,15 +141,16 @@ impl Engine {
 
     /// Rates and gauges now; `sensors` is left empty for the caller to fill.
     pub fn sample(&self) -> Sample {
-        let (kv_used, limits) = {
+        let (kv_used, limits, auto) = {
             let facts = lock(&self.shared.facts);
-            (facts.kv_used, facts.limits.clone())
+            (facts.kv_used, facts.limits.clone(), facts.auto.clone())
         };
         let mut sample = lock(&self.shared.stats).sample(self.shared.clock());
         sample.at_ms = shared::now_ms();
         sample.running = self.shared.running.load(Ordering::Relaxed);
         sample.waiting = self.shared.waiting.load(Ordering::Relaxed);
         sample.kv_used = kv_used;
+        sample.auto = auto;
         sample.kv_capacity = limits.context * limits.max_running;
         sample
     }

@@ -19,7 +19,7 @@ use super::api::{Precision, Sampling};
 use super::backend::{Backend, Best, Row, Rows};
 use super::decode::Proposal;
 use super::decode::accept::accept;
-use super::decode::controller::Controller;
+use super::decode::controller::{Controller, Setting};
 use super::decode::propose::{candidates, propose};
 use super::model::drafter::{Drafter, Job};
 use super::model::load::{draft_store, target_store};
@@ -103,15 +103,22 @@ impl<B: Backend> Core<B> {
 
     /// A new sequence.
     pub fn sequence(&self, prompt: Vec<u32>, max_len: usize, stop_tokens: Vec<u32>, sampling: Sampling) -> Sequence<B> {
-        let cache = self.backend.cache(self.target.config.layers, &self.target.heads);
-        let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads));
-        Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft)
+        let exact = self.target.is_exact();
+        let cache = self.backend.cache(self.target.config.layers, &self.target.heads, exact);
+        let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads, exact));
+        let mut sequence = Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft);
+        if let Some(controller) = &self.controller {
+            sequence.habit = controller.habit();
+        }
+        sequence
     }
 
     /// Runs one round for all sequences.
     pub fn round(&mut self, work: &mut [Work<'_, B>]) -> (Vec<Outcome>, StageTimes) {
         let mut times = StageTimes::default();
         let started = Instant::now();
+        let drafting = work.iter().map(|w| w.sequence.waiting_features()).max().unwrap_or(0);
+        let contexts: Vec<usize> = work.iter().map(|w| w.sequence.cached).collect();
         let rows_of = self.draft(work);
         times.draft = lap(started);
         let building = Instant::now();
@@ -122,7 +129,10 @@ impl<B: Backend> Core<B> {
         times.verify = lap(verifying);
         let committing = Instant::now();
         let outcomes = self.commit(work, proposals, &spans);
-        self.learn(work, &outcomes, &rows_of, &times);
+        // A pass that first has to bring many tokens into the drafter's cache says nothing about the next one.
+        let usual = self.drafter.as_ref().is_some_and(|d| drafting <= d.config.block_size);
+        let draft = usual.then_some(times.draft);
+        self.learn(work, &outcomes, &rows_of, draft, times.verify, &contexts);
         times.commit = lap(committing);
         (outcomes, times)
     }
@@ -182,9 +192,10 @@ impl<B: Backend> Core<B> {
                             logits
                         })
                         .collect();
-                    if let (Mode::Auto, Some(controller)) = (settings.mode, &self.controller) {
+                    if let (Mode::Auto, Some(controller)) = (settings.mode, &mut self.controller) {
                         let slots = candidates(&rows, controller.most_nodes(), |i| drafter.target_id(i));
-                        let tree = controller.choose(&slots, others, sequences);
+                        let at = Setting { others, sequences, context: w.sequence.cached };
+                        let tree = controller.choose(&w.sequence.habit, &slots, at);
                         others += tree.len();
                         return Proposal { tree, ..Proposal::default() };
                     }
@@ -320,13 +331,16 @@ impl<B: Backend> Core<B> {
 }
 
 impl<B: Backend> Core<B> {
-    /// Tells the controller what the round cost and what its drafts were worth.
+    /// Tells the controller what the round cost and what its drafts were worth. `draft` is the time of a usual drafter
+    /// pass, `contexts` what each sequence had in its cache before.
     fn learn(
         &mut self,
         work: &mut [Work<'_, B>],
         outcomes: &[Outcome],
         drafted: &[std::ops::Range<usize>],
-        times: &StageTimes,
+        draft: Option<f64>,
+        verify: f64,
+        contexts: &[usize],
     ) {
         let Some(controller) = &mut self.controller else { return };
         let auto = |w: &Work<'_, B>| matches!(w.task, Task::Decode(s) if s.mode == Mode::Auto);
@@ -336,20 +350,23 @@ impl<B: Backend> Core<B> {
         if let [only] = work
             && auto(only)
         {
-            controller.observe((drafts > 0).then_some(times.draft), total, times.verify);
+            controller.observe(draft.filter(|_| drafts > 0), total, contexts[0], verify);
         }
-        for ((w, outcome), range) in work.iter_mut().zip(outcomes).zip(drafted) {
+        for (((w, outcome), range), &context) in work.iter_mut().zip(outcomes).zip(drafted).zip(contexts) {
             if !auto(w) {
                 continue;
             }
             let habit = &mut w.sequence.habit;
             match &outcome.walk {
                 Some(walk) if !range.is_empty() => {
-                    let share = times.draft / drafts as f64;
-                    let tree = &outcome.proposal.tree;
-                    controller.learn(habit, tree, &walk.path, share, total - outcome.rows, sequences);
+                    let at = Setting { others: total - outcome.rows, sequences, context };
+                    let share = draft.map(|ms| ms / drafts as f64);
+                    controller.learn(habit, &outcome.proposal.tree, &walk.path, share, at);
                 }
-                _ => habit.passed(),
+                _ => {
+                    habit.passed();
+                    controller.rests(habit.pause());
+                }
             }
         }
     }

@@ -148,7 +148,15 @@ impl<'a, B: Backend> Scheduler<'a, B> {
     fn publish_gauges(&self) {
         self.shared.running.store(self.running.len(), Ordering::Relaxed);
         let used = self.running.iter().map(|s| s.sequence.cached).sum();
-        lock(&self.shared.facts).kv_used = used;
+        // Reasons are told while `auto` decides for somebody, and for as long as it would for the next request.
+        let asked = self.settings.mode == Mode::Auto
+            || self.running.iter().any(|s| self.settings.with(s.wish).mode == Mode::Auto);
+        let forecast = self.core.controller.as_ref().filter(|_| asked).and_then(|c| c.forecast());
+        let mut facts = lock(&self.shared.facts);
+        facts.kv_used = used;
+        if facts.auto.as_ref() != forecast {
+            facts.auto = forecast.cloned();
+        }
     }
 
     fn take_commands(&mut self) {

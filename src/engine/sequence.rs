@@ -94,6 +94,11 @@ impl<B: Backend> Sequence<B> {
         self.tokens.len() >= self.max_len
     }
 
+    /// Tokens that the drafter has not seen yet.
+    pub fn waiting_features(&self) -> usize {
+        if self.draft_cache.is_some() { self.cached - self.draft_cached } else { 0 }
+    }
+
     /// Whether so many features wait that they should be projected now.
     pub fn must_flush(&self, feature_width: usize) -> bool {
         self.draft_cache.is_some() && self.features.len() >= MAX_WAITING_FEATURES * feature_width

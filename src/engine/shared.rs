@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::broadcast;
 
-use crate::protocol::event::{Event, Level, LogLine};
+use crate::protocol::event::{Event, Forecast, Level, LogLine};
 use crate::protocol::mode::{Limits, Mode, ModeSettings};
 use crate::protocol::state::{DeviceInfo, ModelInfo, Readiness};
 
@@ -44,6 +44,8 @@ pub struct Facts {
     pub notice: Option<String>,
     /// Cache rows in use, over all sessions.
     pub kv_used: usize,
+    /// In `auto`: what is expected of each choice.
+    pub auto: Option<Forecast>,
 }
 
 /// Shared state.
@@ -98,6 +100,7 @@ impl Shared {
                 },
                 notice: None,
                 kv_used: 0,
+                auto: None,
             }),
             stats: Mutex::new(Stats::default()),
             events: broadcast::channel(EVENT_BACKLOG).0,

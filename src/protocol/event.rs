@@ -237,6 +237,28 @@ pub struct Latencies {
     pub e2e: Percentiles,
 }
 
+/// Why mode `auto` does what it does: what it expected in the last round that drafted, from measured costs and
+/// calibrated draft probabilities. Rates are tokens a second of one sequence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Forecast {
+    /// Plain decoding.
+    pub off_tok_s: f64,
+    /// The best chain.
+    pub dflash_tok_s: f64,
+    /// The best tree.
+    pub ddtree_tok_s: f64,
+    /// What the last round did.
+    pub chosen: Mode,
+    /// Draft tokens that it verified.
+    pub nodes: usize,
+    /// Plain rounds before drafting is tried again; 0 while it drafts.
+    pub pause: u32,
+    /// A drafter pass, milliseconds.
+    pub draft_ms: f64,
+    /// The verify pass that was chosen, milliseconds.
+    pub verify_ms: f64,
+}
+
 /// Rates and gauges. Rates are over the last `window_s`; a rate is absent when nothing happened in the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
@@ -262,6 +284,9 @@ pub struct Sample {
     pub rows: Option<f64>,
     /// Share of shadow mismatches that a sibling would have saved, over the window.
     pub shadow_rescue: Option<f64>,
+    /// In `auto`: what is expected of each choice, and what was chosen. Absent in other modes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<Forecast>,
     /// Over the last 60 s.
     pub latency: Latencies,
     /// Requests being decoded.

@@ -33,6 +33,8 @@ const NO_MOUSE: &str = "\x1b[?1003l\x1b[?1000l\x1b[?1006l";
 pub struct Terminal {
     inner: ratatui::Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     mouse: MouseMode,
+    /// What is on screen is not what was drawn last.
+    stale: bool,
 }
 
 impl Terminal {
@@ -43,7 +45,7 @@ impl Terminal {
         take(mouse)?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(BUFFER, io::stdout()));
         match ratatui::Terminal::new(backend) {
-            Ok(inner) => Ok(Self { inner, mouse }),
+            Ok(inner) => Ok(Self { inner, mouse, stale: false }),
             Err(e) => {
                 restore();
                 Err(e)
@@ -59,17 +61,20 @@ impl Terminal {
     /// Draws a frame in one piece: terminals that know synchronized updates never show half of it.
     pub fn draw(&mut self, view: impl FnOnce(Rect, &mut Buffer)) -> io::Result<()> {
         queue!(self.inner.backend_mut(), BeginSynchronizedUpdate)?;
+        if std::mem::take(&mut self.stale) {
+            // The library's own `clear` asks the terminal where the cursor is. The answer comes in with the keys, where
+            // it is not waited for, and over a slow line it may not come at all.
+            let size = self.inner.size()?;
+            self.inner.resize(Rect::new(0, 0, size.width, size.height))?;
+        }
         let drawn = self.inner.draw(|frame| view(frame.area(), frame.buffer_mut())).map(|_| ());
         execute!(self.inner.backend_mut(), EndSynchronizedUpdate)?;
         drawn
     }
 
     /// Forgets what is on screen: the next frame is drawn from nothing.
-    pub fn clear(&mut self) -> io::Result<()> {
-        // The library's own `clear` asks the terminal where the cursor is. The answer comes in with the keys, where it is
-        // not waited for, and over a slow line it may not come at all.
-        let size = self.inner.size()?;
-        self.inner.resize(Rect::new(0, 0, size.width, size.height))
+    pub fn clear(&mut self) {
+        self.stale = true;
     }
 
     /// Gives the terminal back for a while.
@@ -81,8 +86,8 @@ impl Terminal {
 
     /// Takes the terminal again after [`Terminal::leave`], or after someone else had it.
     pub fn reenter(&mut self) -> io::Result<()> {
-        take(self.mouse)?;
-        self.clear()
+        self.clear();
+        take(self.mouse)
     }
 
     /// Has the terminal report this much of the mouse.

@@ -25,7 +25,8 @@ fn load(target: &ModelSource, draft: &ModelSource, threads: usize) -> Core<Cpu> 
     let mut core =
         Core::load(Cpu::new(threads), &target, Some(&draft), Precision::Auto, |_| {}).expect("the pair loads");
     // Made-up costs, on which drafting pays: `auto` must draft to be tested.
-    let costs = Costs { draft: 0.1, verify: vec![(1, 1.0), (8, 1.2), (32, 2.0)] };
+    let costs =
+        Costs { draft: 0.1, verify: vec![(1, 1.0), (8, 1.2), (32, 2.0)], contexts: [64, 1024], deep: Vec::new() };
     core.controller = Some(Controller::new(costs, 31));
     core
 }

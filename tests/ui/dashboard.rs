@@ -414,3 +414,27 @@ fn the_help_lists_every_action() {
         assert!(seen.contains(binding.description), "{}", binding.description);
     }
 }
+
+#[test]
+fn auto_says_what_it_expects_of_each_mode() {
+    use spectop::protocol::event::Forecast;
+    let mut model = session::model("default-dark", 200, 60);
+    session::play(&mut model, &session::host(), None);
+    let mut sample = model.sample().expect("a sample").clone();
+    let forecast = Forecast {
+        off_tok_s: 231.0,
+        dflash_tok_s: 248.5,
+        ddtree_tok_s: 180.0,
+        chosen: Mode::Dflash,
+        nodes: 3,
+        pause: 0,
+        draft_ms: 1.3,
+        verify_ms: 5.0,
+    };
+    sample.auto = Some(forecast.clone());
+    model.update(Msg::Source(Update::Event(Event::Sample(Box::new(sample.clone())))));
+    has(&model, &["auto expects  off 231", "▸dflash 248", " ddtree 180", "tok/s · 3 drafts"]);
+    sample.auto = Some(Forecast { chosen: Mode::Off, pause: 12, ..forecast });
+    model.update(Msg::Source(Update::Event(Event::Sample(Box::new(sample)))));
+    has(&model, &["▸off 231", " dflash 248"]);
+}

@@ -136,6 +136,7 @@ pub fn sample(at_ms: u64, mode: Mode, wobble: f64, sensors: Sensors) -> Sample {
         rows: Some(if mode == Mode::Ddtree { 33.0 } else { 8.0 }),
         shadow_rescue: (mode == Mode::Shadow).then_some(0.34),
         latency: Latencies { ttft: per(12, 38.2), itl: per(900, 4.6), step: per(240, 17.9), e2e: per(12, 2130.0) },
+        auto: None,
         running: 1,
         waiting: 0,
         kv_used: 412,

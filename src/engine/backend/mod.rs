@@ -191,8 +191,8 @@ pub trait Backend: Send + 'static {
     fn describe(&self, matrix: &Self::Matrix) -> (usize, &'static str);
     /// An empty buffer of this width.
     fn buf(&self, width: usize) -> Self::Buf;
-    /// An empty cache.
-    fn cache(&self, layers: usize, heads: &Heads) -> Self::Cache;
+    /// An empty cache. `exact` asks for F32 elements; otherwise the device may keep fewer bits.
+    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> Self::Cache;
     /// Makes room for `slots` slots.
     fn reserve(&self, cache: &mut Self::Cache, slots: usize);
 

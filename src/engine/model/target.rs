@@ -177,6 +177,11 @@ impl<B: Backend> Target<B> {
         &self.embedding
     }
 
+    /// Whether no matrix is quantised: such a run is a reference, and its caches are not rounded either.
+    pub fn is_exact(&self) -> bool {
+        self.formats.iter().all(|&format| format == "F32")
+    }
+
     /// Makes every forward capture the residual stream after these layers, in this order.
     pub fn tap(&mut self, backend: &B, taps: &[usize]) {
         self.features = backend.buf(taps.len().max(1) * self.config.hidden);

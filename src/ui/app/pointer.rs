@@ -3,7 +3,7 @@
 use crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 
-use super::{Effect, Focus, Model, Overlay};
+use super::{Effect, Focus, Model};
 use crate::ui::action::{Action, Context};
 use crate::ui::screen::{Screen, dashboard};
 use crate::ui::stream::Kind;
@@ -137,17 +137,9 @@ impl Model {
             return Vec::new();
         }
         self.dirty = true;
-        // Lists go by entries, texts by rows.
-        let menu = matches!(
-            self.overlay,
-            Some(Overlay::ModeMenu(_) | Overlay::Palette(_) | Overlay::Themes(..) | Overlay::Export(_))
-        );
-        let listed = menu
-            || matches!(
-                self.context(),
-                Context::BenchPlan | Context::Compare | Context::Playground | Context::Tree | Context::Gpu
-            );
-        (0..if listed { 1 } else { NOTCH }).flat_map(|_| self.act(action)).collect()
+        // Texts go by rows, a few at a time; lists and steps one by one.
+        let text = matches!(self.context(), Context::Dashboard | Context::Log | Context::BenchRun | Context::Help);
+        (0..if text { NOTCH } else { 1 }).flat_map(|_| self.act(action)).collect()
     }
 
     pub(super) fn next_mouse(&mut self) -> Vec<Effect> {

@@ -10,7 +10,7 @@ use crate::ui::format::{count, percent};
 use crate::ui::paint::{Row, border, inside, titles};
 use crate::ui::theme::Role;
 use crate::ui::widget::{
-    acceptance_strip, header, latency_table, log_view, sensor_panel, stage_bar, throughput, token_stream,
+    acceptance_strip, forecast, header, latency_table, log_view, sensor_panel, stage_bar, throughput, token_stream,
 };
 use crate::ui::wrap;
 
@@ -199,9 +199,14 @@ fn acceptance(model: &Model, inside: Rect, buf: &mut Buffer) {
     let sample = model.sample();
     let shadow = model.shown().mode.is_some_and(|m| m.mode == Mode::Shadow);
     let rescue = sample.and_then(|s| s.shadow_rescue).filter(|_| shadow);
-    let below = stage_bar::ROWS + u16::from(rescue.is_some());
+    let why = sample.and_then(|s| s.auto.as_ref());
+    let below = stage_bar::ROWS + u16::from(rescue.is_some()) + u16::from(why.is_some());
     let strip = Rect { height: inside.height.saturating_sub(below), ..inside };
     acceptance_strip::draw(buf, strip, theme, sample);
+    if let Some(why) = why {
+        let line = Rect { y: strip.bottom(), height: 1, ..inside }.intersection(inside);
+        forecast::draw(buf, line, theme, why);
+    }
     if let Some(share) = rescue {
         let line = Rect { y: strip.bottom(), height: 1, ..inside }.intersection(inside);
         let text = format!(" a tree would save {} of the misses", percent(Some(share * 100.0)));

@@ -23,6 +23,10 @@ pub fn draw(model: &Model, area: Rect, buf: &mut Buffer) {
         row.put(message, theme.banner(toast.role));
         return;
     }
+    if let Some(pointed) = model.pointed.as_ref().filter(|_| model.overlay.is_none()) {
+        row.put(format!(" {}", pointed.explain()), theme.style(Role::TextNormal));
+        return;
+    }
     let (key_style, word_style) = (theme.style(Role::TextStrong), theme.style(Role::TextDim));
     let context = model.context();
     let entries: Vec<_> = model

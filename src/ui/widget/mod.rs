@@ -6,6 +6,7 @@ pub mod difference;
 pub mod digits;
 pub mod export_menu;
 pub mod footer;
+pub mod forecast;
 pub mod header;
 pub mod help;
 pub mod interval_bar;

@@ -54,10 +54,6 @@ pub fn titles(model: &Model) -> (String, String) {
     if let Some(tok_s) = stream.metrics.as_ref().and_then(|m| m.decode_tok_s) {
         let _ = write!(title, " · {} tok/s", short(Some(tok_s)));
     }
-    // What was asked for needs the whole row.
-    if let Some(pointed) = &model.pointed {
-        return ("text".into(), pointed.explain());
-    }
     let note = if model.text_scroll > 0 {
         format!("{} rows below · G end", model.text_scroll)
     } else if model.follow.is_some() {

@@ -1,280 +1,260 @@
-//! Attention of one query head over the cache slots that its row may see, and the cache itself.
+//! Attention of a few query heads over the cache slots that their rows may see.
 //!
-//! Keys lie in blocks of 16 slots, `[block][kv head][dim][16]`, so that one load serves 16 keys; values lie
-//! `[slot][kv head][dim]`. The visible slots are taken in order and numbered from 0; every sum assigns lanes by that
-//! number. A key therefore adds to the same lane in the same order whether its slot is part of the prefix or stands
-//! somewhere in a tree, which keeps results the same bits in every mode.
+//! The visible slots of a row are taken in order and numbered from 0: the prefix, then what its mask picks. Scores are
+//! sums over the dimensions of one key; the softmax assigns lanes by the slot's number; values are added in the order
+//! of the numbers. A key therefore adds to the same sum in the same order whether its slot is part of the prefix or
+//! stands somewhere in a tree, and whichever queries share the call, which keeps results the same bits in every mode.
+//!
+//! Queries that share a KV head and a prefix go together: each key and value is then loaded once for all of them.
 #![allow(clippy::inline_always, clippy::needless_range_loop, clippy::too_many_arguments)]
 
 use std::ops::Range;
 
+use super::cache::{Cache, Element, LayerCache};
 use super::lanes::{LANES, softmax};
 use super::level::{Level, fma, multiversion};
 
-/// K and V of one layer.
-#[derive(Debug, Default, Clone)]
-pub struct LayerCache {
-    /// Keys in blocks of 16 slots.
-    pub k: Vec<f32>,
-    /// Values by slot.
-    pub v: Vec<f32>,
-}
-
-/// K and V of one session for all layers of a model.
-#[derive(Debug, Clone)]
-pub struct Cache {
-    /// One entry a layer.
-    pub layers: Vec<LayerCache>,
-    /// KV heads.
-    pub kv_heads: usize,
-    /// Width of a head.
-    pub head_dim: usize,
-    /// Slots with room.
-    pub slots: usize,
-}
-
-/// Arithmetic of the cache layout.
-#[derive(Debug, Clone, Copy)]
-pub struct Places {
-    kv_heads: usize,
-    head_dim: usize,
-}
-
-impl Places {
-    /// Index of a key's first dimension; the next ones follow at distances of 16.
-    pub fn key(self, slot: usize, head: usize) -> usize {
-        ((slot / LANES) * self.kv_heads + head) * self.head_dim * LANES + slot % LANES
-    }
-
-    /// Index of a value's first dimension.
-    pub fn value(self, slot: usize, head: usize) -> usize {
-        (slot * self.kv_heads + head) * self.head_dim
-    }
-}
-
-impl Cache {
-    /// An empty cache.
-    pub fn new(layers: usize, kv_heads: usize, head_dim: usize) -> Self {
-        Self { layers: vec![LayerCache::default(); layers], kv_heads, head_dim, slots: 0 }
-    }
-
-    /// Makes room for `slots` slots; grows by halves so that a long answer does not copy at every step.
-    pub fn reserve(&mut self, slots: usize) {
-        if slots <= self.slots {
-            return;
-        }
-        let room = slots.max(self.slots + self.slots / 2).max(64).next_multiple_of(LANES);
-        let width = self.kv_heads * self.head_dim;
-        for layer in &mut self.layers {
-            layer.k.resize(room * width, 0.0);
-            layer.v.resize(room * width, 0.0);
-        }
-        self.slots = room;
-    }
-
-    /// Bytes in memory.
-    pub fn size(&self) -> usize {
-        self.layers.len() * self.slots * self.kv_heads * self.head_dim * 8
-    }
-
-    /// Where things lie.
-    pub fn places(&self) -> Places {
-        Places { kv_heads: self.kv_heads, head_dim: self.head_dim }
-    }
-
-    /// Writes one head's key and value.
-    #[cfg(test)]
-    pub fn put(&mut self, layer: usize, slot: usize, head: usize, k: &[f32], v: &[f32]) {
-        let (ka, va) = (self.places().key(slot, head), self.places().value(slot, head));
-        let layer = &mut self.layers[layer];
-        for (d, &x) in k.iter().enumerate() {
-            layer.k[ka + d * LANES] = x;
-        }
-        layer.v[va..va + v.len()].copy_from_slice(v);
-    }
-
-    /// Moves slots `base + path[j]` to `base + j`; `path` rises, so a copy from left to right overwrites nothing that
-    /// is still needed.
-    pub fn keep(&mut self, base: usize, path: &[usize]) {
-        let places = self.places();
-        for (j, &node) in path.iter().enumerate() {
-            if node == j {
-                continue;
-            }
-            for head in 0..self.kv_heads {
-                let (kf, kt) = (places.key(base + node, head), places.key(base + j, head));
-                let (vf, vt) = (places.value(base + node, head), places.value(base + j, head));
-                for layer in &mut self.layers {
-                    for d in 0..self.head_dim {
-                        layer.k[kt + d * LANES] = layer.k[kf + d * LANES];
-                    }
-                    layer.v.copy_within(vf..vf + self.head_dim, vt);
-                }
-            }
-        }
-    }
-}
+/// Queries of one call at most: as many as have their accumulators in registers.
+pub const GROUP: usize = 6;
 
 /// Working memory of one thread.
 #[derive(Debug, Default)]
 pub struct Scratch {
     scores: Vec<f32>,
-    picks: Vec<u32>,
+    picks: Vec<Vec<u32>>,
+    wide: Vec<f32>,
 }
 
-/// One query head and what it may see.
+/// One query head and what its row sees beside the prefix.
 pub struct Query<'a> {
     /// The head, rotated.
     pub q: &'a [f32],
-    /// KV head it belongs to.
-    pub kv_head: usize,
-    /// Committed slots it sees.
-    pub prefix: Range<usize>,
     /// Bit `j`: it sees slot `prefix.end + j`.
     pub mask: &'a [u64],
+    /// Takes the result, as wide as the head.
+    pub out: &'a mut [f32],
 }
 
-/// Attention of one head; `out` is `head_dim` wide.
-pub fn attend(level: Level, cache: &Cache, layer: usize, query: &Query<'_>, scratch: &mut Scratch, out: &mut [f32]) {
-    let base = query.prefix.end;
-    let picks = &mut scratch.picks;
-    picks.clear();
-    for (word, &bits) in query.mask.iter().enumerate() {
-        let mut bits = bits;
-        while bits != 0 {
-            picks.push((base + word * 64 + bits.trailing_zeros() as usize) as u32);
-            bits &= bits - 1;
+/// Attention of up to [`GROUP`] queries of one KV head; all see the slots of `prefix`.
+pub fn attend(
+    level: Level,
+    cache: &Cache,
+    layer: usize,
+    kv_head: usize,
+    prefix: Range<usize>,
+    queries: &mut [Query<'_>],
+    scratch: &mut Scratch,
+) {
+    match &cache.layers[layer] {
+        LayerCache::F32(p) => attend_planes(level, cache, (&p.k, &p.v), kv_head, prefix, queries, scratch),
+        LayerCache::F16(p) => attend_planes(level, cache, (&p.k, &p.v), kv_head, prefix, queries, scratch),
+    }
+}
+
+fn attend_planes<E: Wide>(
+    level: Level,
+    cache: &Cache,
+    (keys, values): (&[E], &[E]),
+    kv_head: usize,
+    prefix: Range<usize>,
+    queries: &mut [Query<'_>],
+    scratch: &mut Scratch,
+) {
+    let Scratch { scores, picks, wide } = scratch;
+    picks.resize_with(GROUP, Vec::new);
+    let mut end = prefix.end;
+    for (query, picks) in queries.iter().zip(picks.iter_mut()) {
+        picks.clear();
+        for (word, &bits) in query.mask.iter().enumerate() {
+            let mut bits = bits;
+            while bits != 0 {
+                picks.push((prefix.end + word * 64 + bits.trailing_zeros() as usize) as u32);
+                bits &= bits - 1;
+            }
         }
+        end = end.max(picks.last().map_or(0, |&slot| slot as usize + 1));
     }
-    let end = picks.last().map_or(base, |&slot| slot as usize + 1);
-    let first_block = query.prefix.start / LANES;
-    let blocks = end.div_ceil(LANES) - first_block;
-    if scratch.scores.len() < (blocks + 1) * LANES {
-        scratch.scores.resize((blocks + 1) * LANES + 1024, 0.0);
-    }
-    let layer = &cache.layers[layer];
-    let dim = cache.head_dim;
-    let stride = cache.kv_heads * dim * LANES;
-    let keys = &layer.k[first_block * stride + query.kv_head * dim * LANES..];
-    scores(level, query.q, keys, stride, (dim as f32).sqrt().recip(), &mut scratch.scores[..blocks * LANES]);
+    let places = cache.places;
+    let dim = places.head_dim;
+    let first = prefix.start / LANES;
+    let room = (end.div_ceil(LANES) - first) * LANES;
+    scores.resize(scores.len().max(room * GROUP), 0.0);
+    let product = Scores {
+        keys: &keys[first * LANES * places.kv_heads * dim + kv_head * dim * LANES..],
+        stride: places.kv_heads * dim * LANES,
+        scale: (dim as f32).sqrt().recip(),
+        room,
+    };
+    E::scores(level, queries, &product, scores, wide);
 
     // Squeeze the visible scores together: the prefix stands in order already, picked slots follow.
-    let from = query.prefix.start - first_block * LANES;
-    let prefix = query.prefix.len();
-    for (i, &slot) in scratch.picks.iter().enumerate() {
-        scratch.scores[from + prefix + i] = scratch.scores[slot as usize - first_block * LANES];
+    let from = prefix.start - first * LANES;
+    let mut factors = [0.0; GROUP];
+    for (i, picks) in picks.iter().enumerate().take(queries.len()) {
+        let scores = &mut scores[i * room..(i + 1) * room];
+        for (j, &slot) in picks.iter().enumerate() {
+            scores[from + prefix.len() + j] = scores[slot as usize - first * LANES];
+        }
+        factors[i] = 1.0 / softmax(level, &mut scores[from..from + prefix.len() + picks.len()]);
     }
-    let visible = &mut scratch.scores[from..from + prefix + scratch.picks.len()];
-    let sum = softmax(level, visible);
-    let width = cache.kv_heads * dim;
-    let values = &layer.v[query.kv_head * dim..];
-    weigh(level, visible, values, width, query.prefix.start, prefix, &scratch.picks, 1.0 / sum, out);
+    let mix = Mix {
+        scores: &scores[from..],
+        room,
+        values: &values[kv_head * dim..],
+        width: places.kv_heads * dim,
+        prefix,
+        picks,
+        factors: &factors,
+    };
+    E::mix(level, queries, &mix, wide);
 }
 
+/// Keys of one head, block by block.
+pub struct Scores<'a, E> {
+    /// From the first block on.
+    pub keys: &'a [E],
+    /// Elements from block to block.
+    pub stride: usize,
+    /// Factor of every score.
+    pub scale: f32,
+    /// Scores of a query; a multiple of 16.
+    pub room: usize,
+}
+
+/// Values of one head and how much of each a query takes.
+pub struct Mix<'a, E> {
+    /// From a query's first visible slot on, [`Mix::room`] a query.
+    pub scores: &'a [f32],
+    /// Scores of a query.
+    pub room: usize,
+    /// Values from slot 0 on.
+    pub values: &'a [E],
+    /// Elements from slot to slot.
+    pub width: usize,
+    /// Slots that all queries see.
+    pub prefix: Range<usize>,
+    /// Further slots of each query.
+    pub picks: &'a [Vec<u32>],
+    /// One over the sum of each query's scores.
+    pub factors: &'a [f32],
+}
+
+/// An element with kernels of its own.
+pub trait Wide: Element {
+    /// `out[i·room + s] = scale · q_i · k_s`.
+    fn scores(level: Level, queries: &[Query<'_>], product: &Scores<'_, Self>, out: &mut [f32], wide: &mut Vec<f32>);
+    /// Writes every query's result.
+    fn mix(level: Level, queries: &mut [Query<'_>], mix: &Mix<'_, Self>, wide: &mut Vec<f32>);
+}
+
+macro_rules! wide {
+    ($element:ty) => {
+        impl Wide for $element {
+            fn scores(
+                level: Level,
+                queries: &[Query<'_>],
+                product: &Scores<'_, Self>,
+                out: &mut [f32],
+                wide: &mut Vec<f32>,
+            ) {
+                #[cfg(target_arch = "x86_64")]
+                if level.avx512() {
+                    super::attention512::scores(queries, product, out);
+                    return;
+                }
+                scores::<$element>(level, queries, product, out, wide);
+            }
+            fn mix(level: Level, queries: &mut [Query<'_>], parts: &Mix<'_, Self>, wide: &mut Vec<f32>) {
+                #[cfg(target_arch = "x86_64")]
+                if level.avx512() && queries[0].out.len().is_multiple_of(LANES) {
+                    super::attention512::mix(queries, parts);
+                    return;
+                }
+                mix::<$element>(level, queries, parts, wide);
+            }
+        }
+    };
+}
+wide!(f32);
+wide!(half::f16);
+
 #[inline(always)]
-fn scores_body<const FMA: bool>(q: &[f32], keys: &[f32], stride: usize, scale: f32, out: &mut [f32]) {
-    for (b, out) in out.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-        let block = keys[b * stride..b * stride + q.len() * LANES].as_chunks::<LANES>().0;
-        let mut acc = [[0.0f32; LANES]; 4];
-        let (fours, rest) = q.as_chunks::<4>();
-        let (key_fours, key_rest) = block.as_chunks::<4>();
-        for (q, k) in fours.iter().zip(key_fours) {
-            for i in 0..4 {
-                for l in 0..LANES {
-                    acc[i][l] = fma::<FMA>(q[i], k[i][l], acc[i][l]);
+fn scores_body<const FMA: bool, E: Element>(
+    queries: &[Query<'_>],
+    product: &Scores<'_, E>,
+    out: &mut [f32],
+    wide: &mut Vec<f32>,
+) {
+    let dim = queries[0].q.len();
+    wide.resize(wide.len().max(dim * LANES), 0.0);
+    for b in 0..product.room / LANES {
+        let block = &product.keys[b * product.stride..][..dim * LANES];
+        for (w, &k) in wide.iter_mut().zip(block) {
+            *w = k.widen();
+        }
+        let block = wide[..dim * LANES].as_chunks::<LANES>().0;
+        for (i, query) in queries.iter().enumerate() {
+            let mut acc = [[0.0f32; LANES]; 2];
+            for (q, k) in query.q.chunks(2).zip(block.chunks(2)) {
+                for (j, (q, k)) in q.iter().zip(k).enumerate() {
+                    for l in 0..LANES {
+                        acc[j][l] = fma::<FMA>(*q, k[l], acc[j][l]);
+                    }
                 }
             }
-        }
-        for (q, k) in rest.iter().zip(key_rest) {
+            let out = &mut out[i * product.room + b * LANES..][..LANES];
             for l in 0..LANES {
-                acc[0][l] = fma::<FMA>(*q, k[l], acc[0][l]);
+                out[l] = (acc[0][l] + acc[1][l]) * product.scale;
             }
-        }
-        for l in 0..LANES {
-            out[l] = ((acc[0][l] + acc[1][l]) + (acc[2][l] + acc[3][l])) * scale;
         }
     }
 }
 multiversion! {
-    fn scores = scores_body(q: &[f32], keys: &[f32], stride: usize, scale: f32, out: &mut [f32])
+    fn scores<E: Element> = scores_body(
+        queries: &[Query<'_>], product: &Scores<'_, E>, out: &mut [f32], wide: &mut Vec<f32>,
+    )
 }
 
 // Not a closure: a closure would be compiled without the caller's instruction set.
 #[inline(always)]
-fn add_value<const FMA: bool, const C: usize>(p: f32, values: &[f32], acc: &mut [[f32; LANES]; C]) {
-    let v = values[..C * LANES].as_chunks::<LANES>().0;
-    for c in 0..C {
-        for l in 0..LANES {
-            acc[c][l] = fma::<FMA>(p, v[c][l], acc[c][l]);
-        }
+fn add_scaled<const FMA: bool>(factor: f32, x: &[f32], out: &mut [f32]) {
+    for (o, &v) in out.iter_mut().zip(x) {
+        *o = fma::<FMA>(factor, v, *o);
     }
 }
 
 #[inline(always)]
-fn weigh_columns<const FMA: bool, const C: usize>(
-    p: &[f32],
-    values: &[f32],
-    width: usize,
-    start: usize,
-    prefix: usize,
-    picks: &[u32],
-    column: usize,
-    scale: f32,
-    out: &mut [f32],
-) {
-    // Two accumulators by the parity of the key's number: an add takes four cycles, and each must wait for the last.
-    let mut acc = [[[0.0f32; LANES]; C]; 2];
-    for i in 0..prefix {
-        add_value::<FMA, C>(p[i], &values[(start + i) * width + column..], &mut acc[i % 2]);
+fn mix_body<const FMA: bool, E: Element>(queries: &mut [Query<'_>], mix: &Mix<'_, E>, wide: &mut Vec<f32>) {
+    let dim = queries[0].out.len();
+    wide.resize(wide.len().max(dim), 0.0);
+    for query in queries.iter_mut() {
+        query.out.fill(0.0);
     }
-    for (i, &slot) in picks.iter().enumerate() {
-        let i = prefix + i;
-        add_value::<FMA, C>(p[i], &values[slot as usize * width + column..], &mut acc[i % 2]);
-    }
-    for c in 0..C {
-        for l in 0..LANES {
-            out[column + c * LANES + l] = (acc[0][c][l] + acc[1][c][l]) * scale;
+    let prefix = mix.prefix.len();
+    for j in 0..prefix {
+        let value = &mix.values[(mix.prefix.start + j) * mix.width..][..dim];
+        for (w, &v) in wide.iter_mut().zip(value) {
+            *w = v.widen();
+        }
+        for (i, query) in queries.iter_mut().enumerate() {
+            add_scaled::<FMA>(mix.scores[i * mix.room + j], &wide[..dim], query.out);
         }
     }
-}
-
-#[inline(always)]
-fn weigh_body<const FMA: bool>(
-    p: &[f32],
-    values: &[f32],
-    width: usize,
-    start: usize,
-    prefix: usize,
-    picks: &[u32],
-    scale: f32,
-    out: &mut [f32],
-) {
-    let mut column = 0;
-    while column + 4 * LANES <= out.len() {
-        weigh_columns::<FMA, 4>(p, values, width, start, prefix, picks, column, scale, out);
-        column += 4 * LANES;
-    }
-    while column + LANES <= out.len() {
-        weigh_columns::<FMA, 1>(p, values, width, start, prefix, picks, column, scale, out);
-        column += LANES;
-    }
-    // Heads that are no multiple of 16 wide.
-    for (d, out) in out.iter_mut().enumerate().skip(column) {
-        let mut acc = [0.0f32; 2];
-        for i in 0..prefix {
-            acc[i % 2] = fma::<FMA>(p[i], values[(start + i) * width + d], acc[i % 2]);
+    for (i, query) in queries.iter_mut().enumerate() {
+        for (j, &slot) in mix.picks[i].iter().enumerate() {
+            let value = &mix.values[slot as usize * mix.width..][..dim];
+            for (w, &v) in wide.iter_mut().zip(value) {
+                *w = v.widen();
+            }
+            add_scaled::<FMA>(mix.scores[i * mix.room + prefix + j], &wide[..dim], query.out);
         }
-        for (i, &slot) in picks.iter().enumerate() {
-            let i = prefix + i;
-            acc[i % 2] = fma::<FMA>(p[i], values[slot as usize * width + d], acc[i % 2]);
+        for o in query.out.iter_mut() {
+            *o *= mix.factors[i];
         }
-        *out = (acc[0] + acc[1]) * scale;
     }
 }
 multiversion! {
-    fn weigh = weigh_body(
-        p: &[f32], values: &[f32], width: usize, start: usize, prefix: usize, picks: &[u32], scale: f32, out: &mut [f32],
-    )
+    fn mix<E: Element> = mix_body(queries: &mut [Query<'_>], parts: &Mix<'_, E>, wide: &mut Vec<f32>)
 }
 
 #[cfg(test)]
@@ -282,33 +262,48 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Not a multiple of 16 nor of 4, so that the ends of all loops are reached.
-    const DIM: usize = 18;
-
-    fn filled(slots: &[usize], contents: &[(Vec<f32>, Vec<f32>)]) -> Cache {
-        let mut cache = Cache::new(1, 1, DIM);
+    fn filled(exact: bool, dim: usize, slots: &[usize], contents: &[(Vec<f32>, Vec<f32>)]) -> Cache {
+        let mut cache = Cache::new(1, 1, dim, exact);
         cache.reserve(64);
+        let writer = cache.writer(0);
         for (&slot, (k, v)) in slots.iter().zip(contents) {
-            cache.put(0, slot, 0, k, v);
+            // SAFETY: the cache is there, and this is the only thread.
+            #[allow(unsafe_code)]
+            unsafe {
+                writer.put(slot, 0, k, v);
+            }
         }
         cache
     }
 
+    /// Attention of `count` copies of a query in one call; all results are the same bits, and one is returned.
+    fn one(level: Level, cache: &Cache, q: &[f32], prefix: Range<usize>, mask: &[u64], count: usize) -> Vec<f32> {
+        let mut outs = vec![vec![0.0; q.len()]; count];
+        let mut queries: Vec<Query<'_>> = outs.iter_mut().map(|out| Query { q, mask, out }).collect();
+        attend(level, cache, 0, 0, prefix, &mut queries, &mut Scratch::default());
+        assert!(outs.windows(2).all(|w| w[0] == w[1]));
+        outs.swap_remove(0)
+    }
+
     proptest! {
-        /// The same keys give the same bits from a plain prefix and scattered over a tree; and both equal a softmax
-        /// computed in f64.
+        /// At every level and in both formats: the same keys give the same bits from a plain prefix and scattered over
+        /// a tree, alone and in a group; all equal a softmax computed in f64.
         #[test]
-        fn slots_do_not_matter(
-            seed in proptest::collection::vec(-1.0f32..1.0, DIM * 2 * 20 + DIM),
+        fn slots_and_neighbours_do_not_matter(
+            // 18 is no multiple of 16 nor of 4, so that the ends of all loops are reached; 80 is a block of columns
+            // and a rest.
+            dim in proptest::sample::select(vec![18usize, 32, 80]),
+            seed in proptest::collection::vec(-1.0f32..1.0, 80 * 2 * 20 + 80),
             prefix in 0usize..12,
             gaps in proptest::collection::vec(0usize..3, 8),
+            exact: bool,
         ) {
-            let level = Level::detect();
             let n = prefix + gaps.len();
-            let contents: Vec<_> =
-                (0..n).map(|i| seed[i * 2 * DIM..(i + 1) * 2 * DIM].split_at(DIM)).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
-            let q = &seed[DIM * 2 * 20..];
-            let plain = filled(&(0..n).collect::<Vec<_>>(), &contents);
+            let contents: Vec<_> = (0..n)
+                .map(|i| seed[i * 2 * dim..(i + 1) * 2 * dim].split_at(dim))
+                .map(|(k, v)| (k.to_vec(), v.to_vec()))
+                .collect();
+            let q = &seed[seed.len() - dim..];
             let mut slots: Vec<usize> = (0..prefix).collect();
             let mut mask = 0u64;
             let mut at = prefix;
@@ -318,30 +313,31 @@ mod tests {
                 mask |= 1 << (at - prefix);
                 at += 1;
             }
-            let tree = filled(&slots, &contents);
-            let mut scratch = Scratch::default();
-            let (mut a, mut b) = ([0.0; DIM], [0.0; DIM]);
-            attend(level, &plain, 0, &Query { q, kv_head: 0, prefix: 0..n, mask: &[] }, &mut scratch, &mut a);
-            attend(level, &tree, 0, &Query { q, kv_head: 0, prefix: 0..prefix, mask: &[mask] }, &mut scratch, &mut b);
-            prop_assert_eq!(a, b);
-
+            let plain = filled(exact, dim, &(0..n).collect::<Vec<_>>(), &contents);
+            let tree = filled(exact, dim, &slots, &contents);
             let scores: Vec<f64> = contents.iter()
-                .map(|(k, _)| k.iter().zip(q).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>() / (DIM as f64).sqrt())
+                .map(|(k, _)| k.iter().zip(q).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>() / (dim as f64).sqrt())
                 .collect();
             let max = scores.iter().fold(f64::MIN, |m, &s| m.max(s));
             let total: f64 = scores.iter().map(|s| (s - max).exp()).sum();
-            for d in 0..DIM {
-                let want: f64 = scores.iter().zip(&contents)
-                    .map(|(s, (_, v))| (s - max).exp() / total * f64::from(v[d])).sum();
-                prop_assert!((f64::from(a[d]) - want).abs() < 1e-5);
+            let tolerance = if exact { 1e-5 } else { 3e-3 };
+            for level in Level::available() {
+                let a = one(level, &plain, q, 0..n, &[], 1);
+                prop_assert_eq!(&a, &one(level, &plain, q, 0..n, &[], GROUP));
+                for count in 1..=GROUP {
+                    prop_assert_eq!(&a, &one(level, &tree, q, 0..prefix, &[mask], count));
+                }
+                for d in 0..dim {
+                    let want: f64 = scores.iter().zip(&contents)
+                        .map(|(s, (_, v))| (s - max).exp() / total * f64::from(v[d])).sum();
+                    prop_assert!((f64::from(a[d]) - want).abs() < tolerance, "{level}: {} against {want}", a[d]);
+                }
+                // After the walk kept these nodes, the tree's cache is the plain one.
+                let path: Vec<usize> = slots[prefix..].iter().map(|s| s - prefix).collect();
+                let mut kept = tree.clone();
+                kept.keep(prefix, &path);
+                prop_assert_eq!(&a, &one(level, &kept, q, 0..n, &[], 2));
             }
-            // After the walk kept these nodes, the tree's cache is the plain one.
-            let path: Vec<usize> = slots[prefix..].iter().map(|s| s - prefix).collect();
-            let mut kept = tree;
-            kept.keep(prefix, &path);
-            let mut c = [0.0; DIM];
-            attend(level, &kept, 0, &Query { q, kv_head: 0, prefix: 0..n, mask: &[] }, &mut scratch, &mut c);
-            prop_assert_eq!(a, c);
         }
     }
 }

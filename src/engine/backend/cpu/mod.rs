@@ -1,24 +1,37 @@
-//! The CPU backend: packed weights, a pool of threads, F32 caches.
+//! The CPU backend: packed weights, a pool of threads, caches in F16 or F32.
 #![allow(unsafe_code)]
 
+mod acts;
+mod amx;
 mod attention;
+mod attention512;
+mod avx2;
+mod cache;
 mod gemm;
 mod lanes;
+mod lanes512;
 mod level;
+mod limits;
 mod pack;
 mod pool;
+mod shared;
+mod slab;
+mod stretch;
 mod vnni;
 
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
 use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Rows, Store};
-use attention::{Cache, Query, Scratch};
-use gemm::{Acts, ActsView, Sink};
-use lanes::LANES;
+use acts::Acts;
+use attention::{GROUP, Query, Scratch};
+use cache::Cache;
 use level::Level;
-use pack::{Format, Matrix, TILE};
+use pack::{Format, Matrix};
 use pool::Pool;
+use shared::Shared;
+use slab::Slab;
+use stretch::{Output, Sharing, Stretch, halves};
 
 pub use lanes::BLOCK;
 
@@ -44,77 +57,44 @@ impl Buf {
     }
 }
 
-/// A slice that several threads of one job write to, each to places of its own.
-struct Shared<T> {
-    start: *mut T,
-    len: usize,
-}
-
-impl<T> Clone for Shared<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<T> Copy for Shared<T> {}
-// SAFETY: every use splits the elements so that no two threads touch the same one between two barriers.
-unsafe impl<T: Send> Sync for Shared<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Send for Shared<T> {}
-
-impl<T> Shared<T> {
-    fn new(slice: &mut [T]) -> Self {
-        Self { start: slice.as_mut_ptr(), len: slice.len() }
-    }
-
-    /// SAFETY: no other thread touches `from..from + len` meanwhile.
-    unsafe fn slice<'a>(self, from: usize, len: usize) -> &'a mut [T] {
-        assert!(from + len <= self.len, "a kernel reached past its buffer");
-        // SAFETY: inside the slice by the check; exclusive by the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(from), len) }
-    }
-
-    /// SAFETY: no thread writes meanwhile.
-    unsafe fn all<'a>(self) -> &'a [T] {
-        // SAFETY: the very slice this was made from.
-        unsafe { std::slice::from_raw_parts(self.start, self.len) }
-    }
-
-    /// SAFETY: no other thread touches this element meanwhile.
-    unsafe fn set(self, index: usize, value: T) {
-        debug_assert!(index < self.len);
-        // SAFETY: callers stay inside the slice (checked in debug builds).
-        unsafe { self.start.add(index).write(value) };
-    }
-}
-
-struct Output {
-    data: Shared<f32>,
-    width: usize,
-    add: bool,
-}
-
-impl Sink for Output {
-    fn put(&self, row: usize, column: usize, values: &[f32; TILE]) {
-        let count = TILE.min(self.width - column);
-        // SAFETY: a tile's columns belong to the thread that computes the tile; rows are inside the grown buffer.
-        let out = unsafe { self.data.slice(row * self.width + column, count) };
-        if self.add {
-            for (o, v) in out.iter_mut().zip(values) {
-                *o += v;
-            }
-        } else {
-            out.copy_from_slice(&values[..count]);
-        }
-    }
-}
-
 /// The CPU backend.
 pub struct Cpu {
     level: Level,
     pool: Pool,
+    slab: Slab,
     acts: Acts,
+    /// Every thread's own, for a single row.
+    own: Vec<Acts>,
+    floats: Vec<Vec<f32>>,
     scratch: Vec<Scratch>,
-    angles: Vec<(f32, f32)>,
+    angles: Angles,
+}
+
+/// Sine and cosine of every row's angles; the layers of a forward share them.
+#[derive(Default)]
+struct Angles {
+    positions: Vec<usize>,
+    frequencies: Vec<f32>,
+    values: Vec<(f32, f32)>,
+}
+
+impl Angles {
+    fn of(&mut self, rows: &Rows, frequencies: &[f32]) {
+        let same = self.frequencies == frequencies
+            && self.positions.len() == rows.len()
+            && self.positions.iter().zip(&rows.rows).all(|(&p, row)| p == row.position);
+        if same {
+            return;
+        }
+        self.frequencies = frequencies.to_vec();
+        self.positions.clear();
+        self.positions.extend(rows.rows.iter().map(|row| row.position));
+        self.values.clear();
+        for row in &rows.rows {
+            let position = row.position as f32;
+            self.values.extend(frequencies.iter().map(|f| (position * f).sin_cos()));
+        }
+    }
 }
 
 /// Number of threads when none is asked for: the processors this process may use.
@@ -129,9 +109,12 @@ impl Cpu {
         Self {
             level: Level::detect(),
             pool: Pool::new(threads),
+            slab: Slab::default(),
             acts: Acts::default(),
+            own: (0..threads).map(|_| Acts::default()).collect(),
+            floats: vec![Vec::new(); threads],
             scratch: (0..threads).map(|_| Scratch::default()).collect(),
-            angles: Vec::new(),
+            angles: Angles::default(),
         }
     }
 }
@@ -157,7 +140,7 @@ impl Backend for Cpu {
     }
 
     fn pack(&self, parts: &[TensorView<'_>], select: Option<&[u32]>, store: Store) -> Result<Matrix, WeightsError> {
-        Matrix::pack(parts, select, store)
+        Matrix::pack(&self.slab, parts, select, store)
     }
 
     fn describe(&self, matrix: &Matrix) -> (usize, &'static str) {
@@ -168,8 +151,8 @@ impl Backend for Cpu {
         Buf { width, data: Vec::new() }
     }
 
-    fn cache(&self, layers: usize, heads: &Heads) -> Cache {
-        Cache::new(layers, heads.kv_heads, heads.head_dim)
+    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> Cache {
+        Cache::new(layers, heads.kv_heads, heads.head_dim, exact)
     }
 
     fn reserve(&self, cache: &mut Cache, slots: usize) {
@@ -198,45 +181,39 @@ impl Backend for Cpu {
             return;
         }
         out.grow(rows);
-        self.acts.shape(rows, w.k, w.format);
         let level = self.level;
-        let k = w.k;
-        let blocks = k / BLOCK;
         let output = Output { data: Shared::new(&mut out.data), width: w.n, add };
-        let floats = Shared::new(&mut self.acts.floats);
-        let q = Shared::new(&mut self.acts.q);
-        let scale = Shared::new(&mut self.acts.scale);
-        let sum = Shared::new(&mut self.acts.sum);
+        let floats = Shared::new(&mut self.floats);
+        let exact = w.format == Format::F32;
+        let stretch = |columns| Stretch { level, input, rows, k: w.k, exact, columns };
+        if rows == 1 && !matches!(input, Input::Gated(_)) {
+            // Every thread prepares the row for itself: waiting for one that does it would take longer.
+            let own = Shared::new(&mut self.own);
+            self.pool.run(&|worker| {
+                // SAFETY: one entry a thread.
+                let (acts, floats) = unsafe { (&mut own.slice(worker.id, 1)[0], &mut floats.slice(worker.id, 1)[0]) };
+                acts.shape(1, w.k, w.format);
+                stretch(0..w.k).prepare(&Sharing::of(acts), floats);
+                for tiles in halves(worker, w.tiles()) {
+                    gemm::product(level, w, tiles, acts.view(1), 1, &output);
+                }
+            });
+            return;
+        }
+        self.acts.shape(rows, w.k, w.format);
+        let sharing = Sharing::of(&mut self.acts);
         self.pool.run(&|worker| {
-            let mut local = Vec::new();
-            for row in worker.share(rows, 1) {
-                // SAFETY: rows of the activation store are split over the threads, and read only after the barrier.
-                let (floats, q, scale, sum) = unsafe {
-                    if w.format == Format::F32 {
-                        (floats.slice(row * k, k), q.slice(0, 0), scale.slice(0, 0), sum.slice(0, 0))
-                    } else {
-                        local.resize(k, 0.0);
-                        (
-                            &mut local[..],
-                            q.slice(row * k, k),
-                            scale.slice(row * blocks, blocks),
-                            sum.slice(row * blocks, blocks),
-                        )
-                    }
-                };
-                match input {
-                    Input::Plain(x) => floats.copy_from_slice(&x.row(row)[..k]),
-                    Input::Normed { x, weight, eps } => lanes::rms_norm(level, x.row(row), weight, *eps, floats),
-                    Input::Gated(x) => lanes::gated(level, x.row(row), floats),
-                }
-                if w.format != Format::F32 {
-                    lanes::quantise(level, floats, q, scale, sum);
-                }
-            }
+            // SAFETY: one entry a thread.
+            let floats = unsafe { &mut floats.slice(worker.id, 1)[0] };
+            // Threads split the columns, not the rows: what one writes then shares no cache line with the others, and
+            // gated columns are those that it has just computed.
+            stretch(worker.share(w.k, BLOCK)).prepare(&sharing, floats);
             worker.barrier();
             // SAFETY: after the barrier nobody writes to the activation store.
-            let acts = unsafe { ActsView { floats: floats.all(), q: q.all(), scale: scale.all(), sum: sum.all() } };
-            gemm::product(level, w, worker.share(w.tiles(), 1), acts, rows, &output);
+            let acts = unsafe { sharing.view(rows) };
+            for tiles in halves(worker, w.tiles()) {
+                gemm::product(level, w, tiles, acts, rows, &output);
+            }
         });
     }
 
@@ -261,23 +238,11 @@ impl Backend for Cpu {
         let level = self.level;
         let dim = heads.head_dim;
         let half = dim / 2;
-        // sin and cos once a row; every layer of a forward has the same ones, but they cost little.
-        self.angles.clear();
-        for row in &rows.rows {
-            let position = row.position as f32;
-            self.angles.extend(heads.inv_freq.iter().map(|f| (position * f).sin_cos()));
-        }
-        let angles = &self.angles;
+        self.angles.of(rows, &heads.inv_freq);
+        let angles = &self.angles.values;
         let width = x.width;
         let data = Shared::new(&mut x.data);
-        let places = caches[0].places();
-        let stores: Vec<(Shared<f32>, Shared<f32>)> = caches
-            .iter_mut()
-            .map(|c| {
-                let layer = &mut c.layers[layer];
-                (Shared::new(&mut layer.k), Shared::new(&mut layer.v))
-            })
-            .collect();
+        let stores: Vec<cache::Writer> = caches.iter_mut().map(|c| c.writer(layer)).collect();
         let one = |index: usize| {
             let row = &rows.rows[index];
             let angles = &angles[index * half..(index + 1) * half];
@@ -300,18 +265,10 @@ impl Backend for Cpu {
             for head in 0..heads.kv_heads {
                 prepare(columns.k + head * dim, &norms.k);
             }
-            let (keys, values) = stores[row.session];
             for head in 0..heads.kv_heads {
                 let (k, v) = (columns.k + head * dim, columns.v + head * dim);
-                let at = places.key(row.slot, head);
-                assert!(at + (dim - 1) * LANES < keys.len, "a row's slot has no room in its cache");
                 // SAFETY: rows of one session write different slots, so nobody else touches these elements.
-                unsafe {
-                    for (d, &value) in x[k..k + dim].iter().enumerate() {
-                        keys.set(at + d * LANES, value);
-                    }
-                    values.slice(places.value(row.slot, head), dim).copy_from_slice(&x[v..v + dim]);
-                }
+                unsafe { stores[row.session].put(row.slot, head, &x[k..k + dim], &x[v..v + dim]) };
             }
         };
         if rows.len() <= ROTATE_ALONE {
@@ -342,18 +299,30 @@ impl Backend for Cpu {
         self.pool.run(&|worker| {
             // SAFETY: one scratch a thread.
             let scratch = &mut unsafe { scratch.slice(worker.id, 1) }[0];
-            for item in worker.share(rows.len() * heads.heads, 1) {
-                let (index, head) = (item / heads.heads, item % heads.heads);
-                let row = &rows.rows[index];
-                let query = Query {
-                    q: &x.row(index)[q + head * dim..q + (head + 1) * dim],
-                    kv_head: head / group,
-                    prefix: row.prefix.clone(),
-                    mask: rows.mask(index),
-                };
-                // SAFETY: each (row, head) has its own columns.
-                let out = unsafe { data.slice(index * width + head * dim, dim) };
-                attention::attend(level, caches[row.session], layer, &query, scratch, out);
+            // Items are ordered by KV head, row, query head. A thread takes a stretch of them, and in it those together
+            // that read the same keys and values.
+            let a_head = rows.len() * group;
+            let mut items = worker.share(a_head * heads.kv_heads, 1);
+            while !items.is_empty() {
+                let kv_head = items.start / a_head;
+                let row = &rows.rows[items.start % a_head / group];
+                let mut queries: Vec<Query<'_>> = Vec::with_capacity(GROUP);
+                while queries.len() < GROUP && !items.is_empty() && items.start / a_head == kv_head {
+                    let (index, head) = (items.start % a_head / group, kv_head * group + items.start % group);
+                    let other = &rows.rows[index];
+                    if (other.session, &other.prefix) != (row.session, &row.prefix) {
+                        break;
+                    }
+                    queries.push(Query {
+                        q: &x.row(index)[q + head * dim..q + (head + 1) * dim],
+                        mask: rows.mask(index),
+                        // SAFETY: each (row, head) has its own columns and is one thread's.
+                        out: unsafe { data.slice(index * width + head * dim, dim) },
+                    });
+                    items.start += 1;
+                }
+                let cache = caches[row.session];
+                attention::attend(level, cache, layer, kv_head, row.prefix.clone(), &mut queries, scratch);
             }
         });
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 
 /// Spins before a waiting thread begins to yield its core.
-const SPINS: usize = 400;
+const SPINS: usize = 2_000;
 /// Yields before a worker without a job parks.
 const YIELDS: usize = 200;
 

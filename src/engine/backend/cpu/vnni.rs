@@ -5,43 +5,42 @@
 
 use std::arch::x86_64::{
     __m256i, _MM_HINT_T0, _mm_prefetch, _mm256_loadu_si256, _mm512_add_epi32, _mm512_and_si512, _mm512_cvtepi32_ps,
-    _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_set1_epi8,
-    _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16, _mm512_storeu_ps,
+    _mm512_cvtph_ps, _mm512_dpbusd_epi32, _mm512_fmadd_ps, _mm512_loadu_si512, _mm512_mul_ps, _mm512_reduce_add_epi32,
+    _mm512_set1_epi8, _mm512_set1_epi32, _mm512_set1_ps, _mm512_setzero_ps, _mm512_setzero_si512, _mm512_srli_epi16,
+    _mm512_storeu_ps, _mm512_xor_si512,
 };
 
-use super::gemm::ActsView;
+use super::acts::ActsView;
 use super::lanes::BLOCK;
-use super::pack::{Format, Matrix, Q4_BYTES, Q8_BYTES, TILE};
+use super::level::each;
+use super::pack::{Format, Matrix, Q4_BYTES, Q8_BYTES, Q8_SCALES, TILE};
 
 /// Bytes ahead of the current block that are asked for: weights stream from the last cache level or from memory, and
 /// the hardware does not guess the stride. 4 kB was best of 1 to 16 kB here.
-const AHEAD: usize = 4096;
+pub const AHEAD: usize = 4096;
 
 /// Computes `R` rows from `first` against one tile.
 pub fn tile<const R: usize>(w: &Matrix, tile: usize, acts: ActsView<'_>, first: usize, out: &mut [[f32; TILE]; R]) {
     let blocks = w.k / BLOCK;
-    let bytes = if w.format == Format::Q4 { Q4_BYTES } else { Q8_BYTES };
-    // The kernels read without bounds checks inside exactly these ranges.
-    let weights = &w.bytes[tile * blocks * bytes..(tile + 1) * blocks * bytes];
-    let q = &acts.q[first * w.k..(first + R) * w.k];
-    let scale = &acts.scale[first * blocks..(first + R) * blocks];
-    let sum = &acts.sum[first * blocks..(first + R) * blocks];
-    // SAFETY: callers reach this only at `Level::Vnni`, which was detected; slice lengths are as the kernels expect.
+    acts.check(first, R, blocks);
+    let weights = w.tile(tile);
+    // SAFETY: callers reach this only at a level with VNNI, which was detected; the tile has `blocks` blocks, and the
+    // rows were just checked.
     unsafe {
         match w.format {
-            Format::Q4 => q4::<R>(weights, blocks, q, scale, sum, out),
-            _ => q8::<R>(weights, blocks, q, scale, sum, out),
+            Format::Q4 => q4::<R>(weights, blocks, acts, first, out),
+            _ => q8::<R>(weights, blocks, acts, first, out),
         }
     }
 }
 
-/// Dot of eight weight registers with a block of 32 activations at `$p`, as floats. A macro, because a call a row and
-/// block is what costs here, and the compiler does not always inline it.
+/// Dot of eight weight registers (unsigned) with a block of 32 activations at `$p`, plus `$start`, as floats. A macro,
+/// because a call a row and block is what costs here, and the compiler does not always inline it.
 macro_rules! dot {
-    ($w:ident, $p:expr) => {{
+    ($w:ident, $p:expr, $start:expr) => {{
         let p: *const i8 = $p;
         // Two chains of four: the latency of one dot is five cycles.
-        let mut a = _mm512_setzero_si512();
+        let mut a = $start;
         let mut b = _mm512_setzero_si512();
         for g in 0..4 {
             let even = p.add(8 * g).cast::<i32>().read_unaligned();
@@ -53,35 +52,19 @@ macro_rules! dot {
     }};
 }
 
-/// Runs the body for rows `0..R`, written out, so that the accumulators are registers: a loop of up to eight rounds is
-/// not unrolled by itself, and then every step goes through the stack (measured: 1.6 times slower at eight rows).
-macro_rules! each_row {
-    ($rows:ident, $i:ident, $body:block) => {
-        each_row!(@ $rows, $i, $body, 0 1 2 3 4 5 6 7)
-    };
-    (@ $rows:ident, $i:ident, $body:block, $($n:literal)*) => {
-        $(if $n < $rows {
-            let $i = $n;
-            $body
-        })*
-    };
-}
-
-/// `weights`: `blocks` tile blocks; `q`: `R` rows of `blocks · 32`; `scale`, `sum`: `R` rows of `blocks`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,f16c")]
 unsafe fn q4<const R: usize>(
     weights: &[u8],
     blocks: usize,
-    q: &[i8],
-    scale: &[f32],
-    sum: &[f32],
+    acts: ActsView<'_>,
+    first: usize,
     out: &mut [[f32; TILE]; R],
 ) {
     let low = _mm512_set1_epi8(15);
     let mut acc = [_mm512_setzero_ps(); R];
     for j in 0..blocks {
         // SAFETY: block j lies inside `weights`; prefetching past its end is allowed, it never faults; row pointers stay
-        // inside their slices because i < R and j < blocks.
+        // inside the store because i < R and j < blocks.
         unsafe {
             let p = weights.as_ptr().add(j * Q4_BYTES);
             for line in 0..5 {
@@ -95,12 +78,13 @@ unsafe fn q4<const R: usize>(
             }
             let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(256).cast::<__m256i>()));
             let m = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(288).cast::<__m256i>()));
-            each_row!(R, i, {
-                let f = dot!(w, q.as_ptr().add((i * blocks + j) * BLOCK));
-                let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
-                let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
-                acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
-                acc[i] = _mm512_fmadd_ps(m, total, acc[i]);
+            let at = j * acts.rows + first;
+            let (q, scale, sum) =
+                (acts.q.as_ptr().add(at * BLOCK), acts.scale.as_ptr().add(at), acts.sum.as_ptr().add(at));
+            each!(R, i, {
+                let f = dot!(w, q.add(i * BLOCK), _mm512_setzero_si512());
+                acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(*scale.add(i))), f, acc[i]);
+                acc[i] = _mm512_fmadd_ps(m, _mm512_set1_ps(*sum.add(i)), acc[i]);
             });
         }
     }
@@ -115,32 +99,33 @@ unsafe fn q4<const R: usize>(
 unsafe fn q8<const R: usize>(
     weights: &[u8],
     blocks: usize,
-    q: &[i8],
-    scale: &[f32],
-    sum: &[f32],
+    acts: ActsView<'_>,
+    first: usize,
     out: &mut [[f32; TILE]; R],
 ) {
-    let offset = _mm512_set1_ps(-128.0);
+    // The instruction takes unsigned weights: w + 128 by flipping the top bit, and 128 · Σq is taken off again.
+    let flip = _mm512_set1_epi8(-128);
     let mut acc = [_mm512_setzero_ps(); R];
     for j in 0..blocks {
         // SAFETY: as in `q4`.
         unsafe {
             let p = weights.as_ptr().add(j * Q8_BYTES);
-            for line in 0..9 {
+            for line in 0..8 {
                 _mm_prefetch::<_MM_HINT_T0>(p.wrapping_add(AHEAD + line * 64).cast());
             }
+            let scales = weights.as_ptr().add(blocks * Q8_BYTES + j * Q8_SCALES);
+            _mm_prefetch::<_MM_HINT_T0>(scales.wrapping_add(512).cast());
             let mut w = [_mm512_setzero_si512(); 8];
             for g in 0..8 {
-                w[g] = _mm512_loadu_si512(p.add(g * 64).cast());
+                w[g] = _mm512_xor_si512(_mm512_loadu_si512(p.add(g * 64).cast()), flip);
             }
-            let d = _mm512_cvtph_ps(_mm256_loadu_si256(p.add(512).cast::<__m256i>()));
-            let m = _mm512_mul_ps(d, offset);
-            each_row!(R, i, {
-                let f = dot!(w, q.as_ptr().add((i * blocks + j) * BLOCK));
-                let s = _mm512_set1_ps(*scale.get_unchecked(i * blocks + j));
-                let total = _mm512_set1_ps(*sum.get_unchecked(i * blocks + j));
-                acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, s), f, acc[i]);
-                acc[i] = _mm512_fmadd_ps(m, total, acc[i]);
+            let d = _mm512_cvtph_ps(_mm256_loadu_si256(scales.cast::<__m256i>()));
+            let at = j * acts.rows + first;
+            let (q, scale, total) =
+                (acts.q.as_ptr().add(at * BLOCK), acts.scale.as_ptr().add(at), acts.total.as_ptr().add(at));
+            each!(R, i, {
+                let f = dot!(w, q.add(i * BLOCK), _mm512_set1_epi32(-128 * *total.add(i)));
+                acc[i] = _mm512_fmadd_ps(_mm512_mul_ps(d, _mm512_set1_ps(*scale.add(i))), f, acc[i]);
             });
         }
     }
@@ -148,4 +133,26 @@ unsafe fn q8<const R: usize>(
         // SAFETY: `out[i]` is 16 floats.
         unsafe { _mm512_storeu_ps(out[i].as_mut_ptr(), acc[i]) };
     }
+}
+
+/// Operations of one step of [`peak`].
+pub const PEAK_STEP_OPS: usize = 16 * 64 * 2;
+
+/// As many dots as this processor can do, out of registers.
+pub fn peak(steps: usize) -> i32 {
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    fn body(steps: usize) -> i32 {
+        let mut acc = [_mm512_setzero_si512(); 16];
+        let mut w = _mm512_set1_epi8(3);
+        for _ in 0..steps {
+            for a in &mut acc {
+                *a = _mm512_dpbusd_epi32(*a, w, w);
+            }
+            // Unknown to the compiler, or it would sum the series.
+            w = std::hint::black_box(w);
+        }
+        acc.iter().map(|&a| _mm512_reduce_add_epi32(a)).fold(0, i32::wrapping_add)
+    }
+    // SAFETY: callers are at a level with VNNI, which was detected.
+    unsafe { body(steps) }
 }

@@ -1,0 +1,228 @@
+//! A backend that notes how long each operation of another one takes.
+
+use std::time::Instant;
+
+use crate::engine::backend::{Backend, Best, Columns, HeadNorms, Heads, Input, Rows, Store};
+use crate::engine::weights::{TensorView, WeightsError};
+use crate::protocol::state::DeviceInfo;
+
+/// Parts of a forward pass that are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Rows of the embedding table.
+    Embed,
+    /// Projection to queries, keys and values, norm and quantisation included.
+    Qkv,
+    /// Head norms, rotation, writing to the cache.
+    Rotate,
+    /// Attention.
+    Attend,
+    /// Projection back to the residual stream.
+    Output,
+    /// Gate and up projections.
+    GateUp,
+    /// Down projection, gate included.
+    Down,
+    /// LM head.
+    Head,
+    /// Best entries of logits rows.
+    Best,
+    /// Copies: features, wanted rows, kept cache slots.
+    Copy,
+}
+
+impl Part {
+    /// All parts, in the order of a forward pass.
+    pub const ALL: [Part; 10] = [
+        Part::Embed,
+        Part::Qkv,
+        Part::Rotate,
+        Part::Attend,
+        Part::Output,
+        Part::GateUp,
+        Part::Down,
+        Part::Head,
+        Part::Best,
+        Part::Copy,
+    ];
+
+    /// Key in the report.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Embed => "embed",
+            Part::Qkv => "qkv",
+            Part::Rotate => "rotate",
+            Part::Attend => "attend",
+            Part::Output => "output",
+            Part::GateUp => "gate_up",
+            Part::Down => "down",
+            Part::Head => "head",
+            Part::Best => "best",
+            Part::Copy => "copy",
+        }
+    }
+}
+
+/// Milliseconds by part, in the order of [`Part::ALL`].
+pub type Times = [f64; Part::ALL.len()];
+
+/// A backend and what its operations took since [`Timed::take`] was called last.
+pub struct Timed<B> {
+    /// The backend.
+    pub inner: B,
+    times: Times,
+    /// A normed projection whose part only the next operation tells: the one before a rotation made queries, keys and
+    /// values, the one before a gated projection made gate and up, and what nothing follows was the head.
+    open: f64,
+}
+
+impl<B> Timed<B> {
+    /// Wraps a backend.
+    pub fn new(inner: B) -> Self {
+        Self { inner, times: Times::default(), open: 0.0 }
+    }
+
+    /// Times since the last call.
+    pub fn take(&mut self) -> Times {
+        self.close(Part::Head);
+        std::mem::take(&mut self.times)
+    }
+
+    fn close(&mut self, part: Part) {
+        self.times[part as usize] += std::mem::take(&mut self.open);
+    }
+
+    fn note(&mut self, part: Part, since: Instant) {
+        self.times[part as usize] += since.elapsed().as_secs_f64() * 1e3;
+    }
+}
+
+impl<B: Backend> Backend for Timed<B> {
+    type Matrix = B::Matrix;
+    type Buf = B::Buf;
+    type Cache = B::Cache;
+
+    fn info(&self) -> DeviceInfo {
+        self.inner.info()
+    }
+
+    fn pack(&self, parts: &[TensorView<'_>], select: Option<&[u32]>, store: Store) -> Result<B::Matrix, WeightsError> {
+        self.inner.pack(parts, select, store)
+    }
+
+    fn describe(&self, matrix: &B::Matrix) -> (usize, &'static str) {
+        self.inner.describe(matrix)
+    }
+
+    fn buf(&self, width: usize) -> B::Buf {
+        self.inner.buf(width)
+    }
+
+    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> B::Cache {
+        self.inner.cache(layers, heads, exact)
+    }
+
+    fn reserve(&self, cache: &mut B::Cache, slots: usize) {
+        self.inner.reserve(cache, slots);
+    }
+
+    fn embed(&mut self, table: &B::Matrix, ids: &[u32], scale: f32, out: &mut B::Buf) {
+        self.close(Part::Head);
+        let clock = Instant::now();
+        self.inner.embed(table, ids, scale, out);
+        self.note(Part::Embed, clock);
+    }
+
+    fn upload(&mut self, data: &[f32], out: &mut B::Buf) {
+        let clock = Instant::now();
+        self.inner.upload(data, out);
+        self.note(Part::Copy, clock);
+    }
+
+    fn linear(&mut self, input: &Input<'_, B::Buf>, rows: usize, w: &B::Matrix, out: &mut B::Buf, add: bool) {
+        let clock = Instant::now();
+        self.inner.linear(input, rows, w, out, add);
+        let ms = clock.elapsed().as_secs_f64() * 1e3;
+        match input {
+            Input::Normed { .. } => {
+                self.close(Part::Head);
+                self.open = ms;
+            }
+            Input::Gated(_) => {
+                self.close(Part::GateUp);
+                self.times[Part::Down as usize] += ms;
+            }
+            Input::Plain(_) => {
+                self.close(Part::Head);
+                self.times[Part::Output as usize] += ms;
+            }
+        }
+    }
+
+    fn norm(&mut self, x: &mut B::Buf, rows: usize, weight: &[f32], eps: f32) {
+        let clock = Instant::now();
+        self.inner.norm(x, rows, weight, eps);
+        self.note(Part::Output, clock);
+    }
+
+    fn rotate_store(
+        &mut self,
+        x: &mut B::Buf,
+        columns: Columns,
+        heads: &Heads,
+        norms: &HeadNorms,
+        rows: &Rows,
+        layer: usize,
+        caches: &mut [&mut B::Cache],
+    ) {
+        self.close(Part::Qkv);
+        let clock = Instant::now();
+        self.inner.rotate_store(x, columns, heads, norms, rows, layer, caches);
+        self.note(Part::Rotate, clock);
+    }
+
+    fn attend(
+        &mut self,
+        x: &B::Buf,
+        q: usize,
+        heads: &Heads,
+        rows: &Rows,
+        layer: usize,
+        caches: &[&mut B::Cache],
+        out: &mut B::Buf,
+    ) {
+        let clock = Instant::now();
+        self.inner.attend(x, q, heads, rows, layer, caches, out);
+        self.note(Part::Attend, clock);
+    }
+
+    fn gather(&mut self, x: &B::Buf, pick: &[usize], out: &mut B::Buf) {
+        let clock = Instant::now();
+        self.inner.gather(x, pick, out);
+        self.note(Part::Copy, clock);
+    }
+
+    fn place(&mut self, x: &B::Buf, rows: usize, out: &mut B::Buf, column: usize) {
+        let clock = Instant::now();
+        self.inner.place(x, rows, out, column);
+        self.note(Part::Copy, clock);
+    }
+
+    fn row<'a>(&'a self, x: &'a B::Buf, row: usize) -> &'a [f32] {
+        self.inner.row(x, row)
+    }
+
+    fn best(&mut self, x: &B::Buf, rows: usize) -> Vec<Best> {
+        self.close(Part::Head);
+        let clock = Instant::now();
+        let best = self.inner.best(x, rows);
+        self.note(Part::Best, clock);
+        best
+    }
+
+    fn keep(&mut self, cache: &mut B::Cache, base: usize, path: &[usize]) {
+        let clock = Instant::now();
+        self.inner.keep(cache, base, path);
+        self.note(Part::Copy, clock);
+    }
+}
