@@ -61,20 +61,20 @@ struct Shot {
     size: (u16, u16),
     /// Second of the recording.
     at: f64,
-    /// Keys pressed on that moment. `¤` is the arrow down.
+    /// Keys pressed on that moment. `¤` is the arrow down, `⇞` page up.
     keys: &'static str,
 }
 
 /// Moments of the recording, in seconds: what `scripts/record-session.py` is doing then.
 mod moment {
     /// DDTree writes, after plain decoding and DFlash.
-    pub const WRITING: f64 = 19.0;
+    pub const WRITING: f64 = 14.8;
     /// The answer is done.
-    pub const DONE: f64 = 26.0;
+    pub const DONE: f64 = 18.5;
     /// The playground holds three attempts at one prompt.
-    pub const PLAYED: f64 = 52.0;
+    pub const PLAYED: f64 = 32.5;
     /// The race is being replayed.
-    pub const RACING: f64 = 71.0;
+    pub const RACING: f64 = 36.7;
 }
 
 fn shots() -> Vec<Shot> {
@@ -89,10 +89,10 @@ fn shots() -> Vec<Shot> {
         shot("mode-menu", "default-dark", (100, 30), WRITING, "1m"),
         shot("help", "default-dark", (100, 36), WRITING, "1?"),
         shot("finished", "default-dark", (120, 36), DONE, "1"),
-        shot("playground", "default-dark", (120, 36), PLAYED, "2hhhhhhhhhhhh"),
-        shot("playground-80x24", "default-dark", (80, 24), PLAYED, "2hhhhhhhhhhhh"),
-        shot("tree", "default-dark", (120, 36), PLAYED, "2v3hhhhhhhhhhhh¤¤"),
-        shot("tree-80x24", "mono", (80, 24), PLAYED, "2v3hhhhhhhhhhhh"),
+        shot("playground", "default-dark", (120, 36), PLAYED, "2⇞⇞⇞hhhhhhh"),
+        shot("playground-80x24", "default-dark", (80, 24), PLAYED, "2⇞⇞⇞hhhhhhh"),
+        shot("tree", "default-dark", (120, 36), PLAYED, "2v⇞⇞⇞hhhhhhh¤¤"),
+        shot("tree-80x24", "mono", (80, 24), PLAYED, "2v⇞⇞⇞hhhhhhh"),
         shot("race", "default-dark", (120, 36), RACING, "8"),
         shot("race-80x24", "default-dark", (80, 24), RACING, "8"),
         shot("gpu-none", "default-dark", (100, 30), RACING, "6"),
@@ -124,7 +124,11 @@ pub fn moment_of(
     (model.toast, model.overlay) = (None, None);
     model.playground.editing = false;
     for key in keys.chars() {
-        let code = if key == '¤' { KeyCode::Down } else { KeyCode::Char(key) };
+        let code = match key {
+            '¤' => KeyCode::Down,
+            '⇞' => KeyCode::PageUp,
+            c => KeyCode::Char(c),
+        };
         model.update(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)));
     }
     Ok(model)

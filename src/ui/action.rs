@@ -63,6 +63,8 @@ pub enum Action {
     LeftOut,
     StartRace,
     Replay,
+    Slower,
+    Faster,
     LeftLane,
     RightLane,
     Toggle,
@@ -228,6 +230,8 @@ table! {
     Gpu Close [on(KeyCode::Esc)] "" "dismiss messages";
     Race StartRace [ch('s'), on(KeyCode::F(5))] "start" "run both modes, then replay them side by side";
     Race Replay [ch('r')] "replay" "replay the race from its start";
+    Race Slower [ch('-')] "slower" "replay at half the speed, and half again";
+    Race Faster [ch('+')] "faster" "back towards the true speed";
     Race LeftLane [ch('[')] "left mode" "mode of the left lane: next on offer";
     Race RightLane [ch(']')] "right mode" "mode of the right lane: next on offer";
     Race EditPrompt [on(KeyCode::Enter), ch('p')] "prompt" "write the prompt in the playground";

@@ -19,6 +19,9 @@ pub const PROMPTS: [&str; 5] = [
     "Write a haiku about the sea.",
 ];
 
+/// Halvings of the replay's speed at most.
+pub const MOST_SLOW: u32 = 4;
+
 /// Tokens that an answer of a race may have.
 pub const MAX_TOKENS: usize = 200;
 
@@ -74,6 +77,8 @@ pub struct Race {
     pub round: usize,
     /// Modes chosen by hand for the lanes.
     pub chosen: [Option<Mode>; 2],
+    /// The replay is slowed down: 0 is the true speed, each step halves it.
+    pub slow: u32,
 }
 
 /// What to do next in an unattended race.
@@ -163,10 +168,10 @@ impl Race {
         self.stage = Stage::Failed { why, at_ms: now_ms };
     }
 
-    /// Milliseconds of the replay so far.
+    /// Milliseconds of the runs that the replay has come to.
     pub fn elapsed(&self, now_ms: u64) -> Option<u64> {
         match self.stage {
-            Stage::Replay { since_ms } => Some(now_ms.saturating_sub(since_ms)),
+            Stage::Replay { since_ms } => Some(now_ms.saturating_sub(since_ms) >> self.slow.min(MOST_SLOW)),
             _ => None,
         }
     }
@@ -187,7 +192,7 @@ impl Race {
         let due = match &self.stage {
             Stage::Idle => true,
             Stage::Running(_) => false,
-            Stage::Replay { since_ms } => now_ms >= since_ms + self.length_ms() + REST_MS,
+            Stage::Replay { since_ms } => now_ms >= since_ms + (self.length_ms() << self.slow.min(MOST_SLOW)) + REST_MS,
             Stage::Failed { at_ms, .. } => now_ms >= at_ms + RETRY_MS,
         };
         if self.unattended && due { Next::Start } else { Next::Wait }

@@ -281,6 +281,12 @@ fn a_race_runs_both_modes_and_replays_their_times() {
     assert!(!model.animated(), "nothing moves any more");
     key(&mut model, 'r');
     has(&model, &["0 tok · 0 rounds"]);
+    key(&mut model, '-');
+    key(&mut model, '-');
+    model.update(Msg::Tick { now_ms: START_MS + 63_000 + 4 * 700 });
+    has(&model, &["REPLAY at 1/4 speed", "0.7 s", "2 tok · 1 rounds", "3 tok · 1 rounds"]);
+    key(&mut model, '+');
+    has(&model, &["REPLAY at 1/2 speed", "0.7 s"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::protocol::mode::Mode;
 use crate::source::ServerKind;
 use crate::ui::action::Action;
 use crate::ui::playground::wish;
-use crate::ui::race::{MAX_TOKENS, Next, PROMPTS, Race, Stage};
+use crate::ui::race::{MAX_TOKENS, MOST_SLOW, Next, PROMPTS, Race, Stage};
 use crate::ui::screen::Screen;
 
 use super::{Effect, Model};
@@ -32,6 +32,15 @@ impl Model {
                 } else {
                     return self.refuse("nothing to replay yet: s runs both modes");
                 }
+            }
+            Action::Slower | Action::Faster => {
+                let slow = self.race.slow;
+                let slow = if action == Action::Slower { (slow + 1).min(MOST_SLOW) } else { slow.saturating_sub(1) };
+                // What was seen so far stays where it is.
+                if let (Some(at), Stage::Replay { since_ms }) = (self.race.elapsed(self.now_ms), &mut self.race.stage) {
+                    *since_ms = self.now_ms.saturating_sub(at << slow);
+                }
+                self.race.slow = slow;
             }
             Action::LeftLane => self.turn_lane(0),
             Action::RightLane => self.turn_lane(1),

@@ -47,7 +47,8 @@ fn headline(model: &Model) -> String {
         Stage::Idle => kind.into(),
         Stage::Running(at) => format!("{kind} · run {} of 2 is being recorded", at + 1),
         Stage::Replay { .. } => {
-            format!("{kind} · REPLAY of two runs, one after the other on the same machine")
+            let speed = if race.slow > 0 { format!(" at 1/{} speed", 1 << race.slow) } else { String::new() };
+            format!("{kind} · REPLAY{speed} of two runs, one after the other on one machine")
         }
         Stage::Failed { .. } => format!("{kind} · failed"),
     }
@@ -90,7 +91,7 @@ fn prompt(model: &Model, area: Rect, buf: &mut Buffer) {
         let (word, role) = if same { ("= same text", Role::StateOk) } else { ("≠ texts differ", Role::StateWarn) };
         row.right(format!(" {word} "), theme.style(role));
     }
-    row.put(" from the times at which the tokens came; r replays, [ ] choose the modes", dim);
+    row.put(" from the times at which the tokens came; r replays, - + speed, [ ] modes", dim);
 }
 
 /// Whether both answers are the same tokens; once both are known.
