@@ -20,7 +20,7 @@ fn every_screen_is_shown_and_the_program_leaves() {
         session.until_text(&format!(" {key} {} ", screen.name()));
     }
     session.keys("?");
-    session.until_text("all keys");
+    session.until_text("accepted drafts");
     session.keys("q");
     session.keys("q");
     assert_eq!(session.code(), "0");
