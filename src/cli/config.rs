@@ -197,7 +197,7 @@ mod tests {
             .filter_map(|l| {
                 l.strip_prefix("# ").map_or(Some(l), |l| (l.contains(" = ") || l.starts_with('[')).then_some(l))
             })
-            .map(|l| format!("{l}\n"))
+            .flat_map(|l| [l, "\n"])
             .collect();
         let config = parse(&bare).expect("valid examples");
         assert_eq!((config.values.len(), config.warnings), (SETTINGS.len(), Vec::new()), "{bare}");

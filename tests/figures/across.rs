@@ -70,7 +70,9 @@ fn an_answer_cut_short_by_a_smaller_limit_is_compared_as_far_as_it_goes() {
 fn a_turn_after_a_shortened_one_answers_another_history() {
     let two_turns = |run: &mut Run| {
         let mut second: Vec<RequestRecord> = measured(run).map(|record| record.clone()).collect();
-        second.iter_mut().for_each(|record| record.turn = 1);
+        for record in &mut second {
+            record.turn = 1;
+        }
         run.requests.extend(second);
     };
     let (mut first, mut second) = (run("r1"), run("r2"));

@@ -27,8 +27,8 @@ pub fn draw(buf: &mut Buffer, area: Rect, theme: &Theme, forecast: &Forecast) {
     }
     row.put_whole(" tok/s", dim);
     if forecast.pause > 0 {
-        row.put_whole(&format!(" · drafts again in {} rounds", forecast.pause), dim);
+        row.put_whole(format!(" · drafts again in {} rounds", forecast.pause), dim);
     } else if forecast.chosen != Mode::Off {
-        row.put_whole(&format!(" · {} drafts", forecast.nodes), dim);
+        row.put_whole(format!(" · {} drafts", forecast.nodes), dim);
     }
 }

@@ -125,7 +125,7 @@ pub fn quantise(level: Level, x: &[f32], to: &Places<'_>) {
         // SAFETY: the level has AVX-512.
         return unsafe { super::lanes512::quantise(x, to) };
     }
-    quantise_loop(level, x, to)
+    quantise_loop(level, x, to);
 }
 
 /// The nearest whole number of `|x| < 2^22`, ties to even, as float and integer: adding 1.5·2^23 leaves it in the lowest
@@ -170,7 +170,7 @@ pub fn gated(level: Level, gate: &[f32], up: &[f32], out: &mut [f32]) {
         // SAFETY: the level has AVX-512.
         return unsafe { super::lanes512::gated(gate, up, out) };
     }
-    gated_loop(level, gate, up, out)
+    gated_loop(level, gate, up, out);
 }
 
 #[inline(always)]
