@@ -71,10 +71,11 @@ fn the_embedded_pairs_are_whole() {
 
     let checkpoint = Checkpoint::open(&ModelSource::Embedded(&SMOLLM2_DRAFT)).expect("opens");
     let ids = checkpoint.tensor("draft_token_ids").expect("there").to_ids().expect("ids");
-    assert_eq!(ids.len(), 9389);
+    assert_eq!(ids.len(), 12_288);
     let smol = TargetConfig { hidden: 576, layers: 30, vocab: 49_152, ..tiny.clone() };
     let drafter = DraftConfig::read(&checkpoint, &smol).expect("fits");
-    assert_eq!((drafter.draft_vocab, drafter.taps), (Some(9389), vec![1, 8, 14, 20, 27]));
+    assert_eq!((drafter.draft_vocab, drafter.taps), (Some(12_288), vec![1, 8, 14, 20, 27]));
+    assert_eq!(drafter.layers, vec![DraftAttention { causal: true, window: None }; 3]);
     let error = DraftConfig::read(&checkpoint, &tiny).expect_err("another target").to_string();
     assert!(error.contains("made for hidden size 576, but the target has 128"), "{error}");
 }

@@ -310,7 +310,8 @@ impl Player {
     /// A key of the user.
     pub fn key(&mut self, event: &KeyEvent) -> Pressed {
         let Some(key) = Key::of(event) else { return Pressed::Taken };
-        let text = self.own.as_ref().is_some_and(|own| own.context().is_text());
+        // In a text, or in something that lies over the screen, keys mean what they mean there.
+        let text = self.own.as_ref().is_some_and(|own| own.context().is_text() || own.overlay.is_some());
         let find = |context| self.model.keys.find(context, key);
         match (find(Context::Screens), find(Context::Global)) {
             (Some(Action::Quit), _) if !text => return Pressed::Quit,

@@ -143,6 +143,9 @@ pub fn ending(round: &Round) -> &'static str {
     match round.end {
         RoundEnd::Plain => "nothing was drafted: one token a round",
         RoundEnd::Mismatch => "the target chose something else here",
+        RoundEnd::FullBlock if round.accepted_drafts < round.proposed.len() => {
+            "a branch was accepted to its end; the target adds one token of its own"
+        }
         RoundEnd::FullBlock => "every draft was accepted; the target adds one token of its own",
         RoundEnd::Stop => "a stop token or stop text came: the answer is complete",
         RoundEnd::Length => "the limit on tokens was reached",

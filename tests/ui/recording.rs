@@ -125,6 +125,39 @@ fn a_recording_ends_in_the_same_screen_byte_for_byte() {
 }
 
 #[test]
+fn ten_minutes_end_in_the_same_screen_too() {
+    use spectop::protocol::event::Event;
+    use spectop::protocol::mode::Mode;
+    use spectop::source::Update;
+    let mut recorded = Recorded::new(120, 36);
+    for (at, msg) in messages() {
+        recorded.tell(START_MS + at, msg);
+    }
+    recorded.key(START_MS + 1_950, KeyCode::Esc);
+    for second in 2..600u64 {
+        let now = START_MS + second * 1_000;
+        for n in 0..4 {
+            let round = walk::tree(&format!("r{}", second / 30), second * 4 + n, " bird", now + n * 250);
+            recorded.tell(now + n * 250, Msg::Source(Update::Event(Event::Round(round))));
+            let sample = session::sample(now + n * 250, Mode::Ddtree, n as f64 / 4.0, session::gpus(1));
+            recorded.tell(now + n * 250, Msg::Source(Update::Event(Event::Sample(Box::new(sample)))));
+            recorded.tell(now + n * 250, Msg::Tick { now_ms: now + n * 250 });
+        }
+        if second % 50 == 0 {
+            recorded.key(now + 900, KeyCode::Tab);
+        }
+    }
+    let recording = Recording::parse(recorded.lines.into_bytes()).expect("readable");
+    assert!(recording.length_ms() > 599_000);
+    let mut player = Player::new(recording, false).expect("playable");
+    player.seek(u64::MAX);
+    assert_eq!(picture(&mut player, recorded.model.size), draw(&recorded.model));
+    player.seek(300_000);
+    player.seek(u64::MAX);
+    assert_eq!(picture(&mut player, recorded.model.size), draw(&recorded.model), "there and back");
+}
+
+#[test]
 fn jumps_back_and_forth_lead_to_the_same_screens() {
     let recorded = session_of(120, 36);
     let recording = Recording::parse(recorded.lines.into_bytes()).expect("readable");

@@ -138,13 +138,15 @@ fn lane(model: &Model, index: usize, planned: Mode, area: Rect, buf: &mut Buffer
     let number =
         progress.tok_s.map_or_else(|| "—".into(), |v| if v < 1000.0 { format!("{v:.1}") } else { format!("{v:.0}") });
     let digits_area = Rect { height: area.height.saturating_sub(6).min(5), ..area };
-    let size = digits::fitting("000.0", digits_area, model.look.ascii);
+    // The unit stands beside them.
+    let room = Rect { width: digits_area.width.saturating_sub(6), ..digits_area };
+    let size = digits::fitting("000.0", room, model.look.ascii);
     let mut y = 0;
     if let Some(size) = size {
         digits::draw(buf, digits_area, &number, size, theme.style(role));
         let unit = Rect { y: area.y + size.rows() - 1, height: 1, ..area };
         let skip = size.width(&number) + 1;
-        Row::new(buf, unit, 0).skip(skip).put("tok/s", dim);
+        Row::new(buf, unit, 0).skip(skip).put_whole("tok/s", dim);
         y += size.rows();
     } else {
         Row::new(buf, area, 0).put(number, theme.style(Role::TextStrong)).put(" tok/s", dim);
