@@ -154,7 +154,10 @@ impl Snapshot {
                     n => format!("{}, {n} drafts", auto.chosen),
                 };
                 let rates = [auto.off_tok_s, auto.dflash_tok_s, auto.ddtree_tok_s].map(|rate| format!("{rate:.0}"));
-                table.row("auto", format!("{does} (off {}, chain {}, tree {} tok/s expected)", rates[0], rates[1], rates[2]));
+                table.row(
+                    "auto",
+                    format!("{does} (off {}, chain {}, tree {} tok/s expected)", rates[0], rates[1], rates[2]),
+                );
             }
             table.row("requests", format!("{} running, {} waiting", sample.running, sample.waiting));
             if sample.kv_capacity > 0 {

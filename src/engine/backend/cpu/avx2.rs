@@ -45,13 +45,7 @@ pub fn tile(w: &Matrix, tile: usize, acts: ActsView<'_>, first: usize, out: &mut
 }
 
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn q4<const R: usize>(
-    weights: &[u8],
-    blocks: usize,
-    acts: ActsView<'_>,
-    first: usize,
-    out: &mut [[f32; TILE]],
-) {
+unsafe fn q4<const R: usize>(weights: &[u8], blocks: usize, acts: ActsView<'_>, first: usize, out: &mut [[f32; TILE]]) {
     let low = _mm256_set1_epi8(15);
     let ones = _mm256_set1_epi16(1);
     for half in 0..2 {
@@ -94,13 +88,7 @@ unsafe fn q4<const R: usize>(
 
 /// As [`q4`], for 8-bit tiles.
 #[target_feature(enable = "avx2,fma,f16c")]
-unsafe fn q8<const R: usize>(
-    weights: &[u8],
-    blocks: usize,
-    acts: ActsView<'_>,
-    first: usize,
-    out: &mut [[f32; TILE]],
-) {
+unsafe fn q8<const R: usize>(weights: &[u8], blocks: usize, acts: ActsView<'_>, first: usize, out: &mut [[f32; TILE]]) {
     let ones = _mm256_set1_epi16(1);
     for half in 0..2 {
         let mut acc = [_mm256_setzero_ps(); R];
