@@ -68,7 +68,7 @@ struct Shot {
 /// Moments of the recording, in seconds: what `scripts/record-session.py` is doing then.
 mod moment {
     /// DDTree writes, after plain decoding and DFlash.
-    pub const WRITING: f64 = 14.8;
+    pub const WRITING: f64 = 13.5;
     /// The answer is done.
     pub const DONE: f64 = 18.5;
     /// The playground holds three attempts at one prompt.

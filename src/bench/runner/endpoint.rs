@@ -1,12 +1,13 @@
 //! The servers of a run: what answers there, and what it can do.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::BenchError;
 use crate::bench::modes::Offer;
 use crate::protocol::mode::Mode;
 use crate::protocol::run::{Environment, ModeSpec};
-use crate::protocol::state::{Readiness, State};
+use crate::protocol::state::{ModelInfo, Readiness, State};
 use crate::source::{Client, Probe, ServerKind, probe};
 
 /// Pause between two looks at a server that is loading.
@@ -84,8 +85,8 @@ impl Endpoint {
             server: self.probe.kind.name().to_owned(),
             server_version: version,
             model: self.model(),
-            target: state.and_then(|state| state.target.clone()),
-            draft: state.and_then(|state| state.draft.clone()),
+            target: state.and_then(|state| state.target.clone()).map(without_folders),
+            draft: state.and_then(|state| state.draft.clone()).map(without_folders),
             device: state.and_then(|state| state.device.clone()),
             client: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             sensors_before: None,
@@ -136,4 +137,33 @@ pub(super) async fn open_all(
         by_mode.push(at);
     }
     Ok((endpoints, by_mode))
+}
+
+/// A run is made to be sent: where a model lies on this machine is nobody's business, and says nothing about it.
+fn without_folders(mut model: ModelInfo) -> ModelInfo {
+    if let Some(name) = Path::new(&model.source).file_name() {
+        model.source = name.to_string_lossy().into_owned();
+    }
+    model
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_names() {
+        let model = |source: &str| ModelInfo {
+            name: String::new(),
+            architecture: String::new(),
+            source: source.into(),
+            parameters: 0,
+            bytes: 0,
+            dtype: String::new(),
+            layers: 0,
+            vocab: 0,
+        };
+        assert_eq!(without_folders(model("/home/me/secret/a.gguf")).source, "a.gguf");
+        assert_eq!(without_folders(model("embedded")).source, "embedded");
+    }
 }
