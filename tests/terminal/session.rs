@@ -45,6 +45,8 @@ impl Session {
         let mut shell = Command::new("sh");
         shell.arg("-i").current_dir(dir.path()).env("INPUTRC", &inputrc).env("PS1", "ready> ");
         shell.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env("SPECTOP_CONFIG", "/dev/null");
+        // A backtrace would push the message off the screen.
+        shell.env("RUST_BACKTRACE", "0");
         shell.env("SPECTOP_STATE", dir.path()).env("SPECTOP", env!("CARGO_BIN_EXE_spectop")).env("HOME", dir.path());
         for name in ["ENV", "COLORTERM", "NO_COLOR", "SPECTOP_TARGET", "TMUX"] {
             shell.env_remove(name);
