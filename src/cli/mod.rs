@@ -12,6 +12,7 @@ pub mod dashboard;
 pub mod generate;
 pub mod loading;
 pub mod out;
+pub mod png;
 #[cfg(unix)]
 pub mod pty;
 pub mod recorder;
@@ -275,8 +276,7 @@ pub enum Command {
     /// Measure what the dashboard itself costs: CPU, memory, bytes to the terminal, time from a key to its frame.
     #[cfg(target_os = "linux")]
     BenchUi(bench_ui::BenchUiArgs),
-    /// Render the screenshots of the README from the program itself.
-    #[command(hide = true)]
+    /// Draw a moment of a recording, or the pictures of the README, as SVG and PNG.
     Screenshot(screenshot::ScreenshotArgs),
 }
 

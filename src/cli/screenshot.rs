@@ -8,6 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::png::Painter;
 use super::{Exit, Failure, recorder};
 use crate::protocol::run::{Run, RunProgress};
 use crate::source::{Connection, ServerKind, Update};
@@ -33,6 +34,9 @@ pub struct ScreenshotArgs {
     /// Write nothing; exit code 5 when a picture is not what the program draws now.
     #[arg(long)]
     pub check: bool,
+    /// A PNG beside every SVG, drawn with the fonts of this machine.
+    #[arg(long, conflicts_with = "check")]
+    pub png: bool,
     /// One picture of this recording instead: DIR is then the SVG file.
     #[arg(long, value_name = "FILE")]
     pub of: Option<PathBuf>,
@@ -140,11 +144,16 @@ fn wrong(path: &Path, e: &dyn std::fmt::Display) -> Failure {
 
 /// Renders the pictures of this repository, or one of any recording.
 pub fn run(args: &ScreenshotArgs, theme: Option<&str>) -> Result<(), Failure> {
+    let painter = args.png.then(Painter::new).transpose()?;
+    let keep = |path: &Path, picture: &str| -> Result<(), Failure> {
+        fs::write(path, picture).map_err(|e| wrong(path, &e))?;
+        painter.as_ref().map_or(Ok(()), |painter| painter.beside(path, picture))
+    };
     if let Some(file) = &args.of {
         let recording = recorder::read(file)?;
         let model = moment_of(&recording, args.at.unwrap_or(1e12), theme, args.size, &args.keys)
             .map_err(|e| Failure::new(Exit::Usage, e))?;
-        return fs::write(&args.dir, render(&model, "spectop")).map_err(|e| wrong(&args.dir, &e));
+        return keep(&args.dir, &render(&model, "spectop"));
     }
     let mut stale = Vec::new();
     if !args.check {
@@ -158,7 +167,7 @@ pub fn run(args: &ScreenshotArgs, theme: Option<&str>) -> Result<(), Failure> {
             }
             stale.push(path.display().to_string());
         } else {
-            fs::write(&path, picture).map_err(|e| wrong(&path, &e))?;
+            keep(&path, &picture)?;
         }
     }
     if !args.check
