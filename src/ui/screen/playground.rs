@@ -18,7 +18,7 @@ use crate::ui::rounds::Traced;
 use crate::ui::stream::{Kind, Stream};
 use crate::ui::text;
 use crate::ui::theme::{Role, Theme};
-use crate::ui::widget::{header, step_panel, token_stream};
+use crate::ui::widget::{header, hint, step_panel, token_stream};
 use crate::ui::wrap::{self, Rejects};
 
 /// Draws the screen without its footer.
@@ -268,7 +268,6 @@ pub fn answer(model: &Model, traced: &Traced, area: Rect, buf: &mut Buffer) {
 }
 
 fn empty(model: &Model, area: Rect, buf: &mut Buffer) {
-    let theme = &model.look.theme;
     let lines = [
         ("One prompt, round by round.", Role::TextStrong),
         ("", Role::TextDim),
@@ -277,11 +276,7 @@ fn empty(model: &Model, area: Rect, buf: &mut Buffer) {
         ("r       the same prompt in another mode: faster? the same text?", Role::TextNormal),
         ("v       the tree of a round      R  race two modes", Role::TextNormal),
     ];
-    let top = area.height.saturating_sub(lines.len() as u16) / 2;
-    let left = (area.width.saturating_sub(64) / 2) as usize;
-    for (i, (line, role)) in lines.into_iter().enumerate() {
-        Row::new(buf, area, top + i as u16).skip(left).put(line, theme.style(role));
-    }
+    hint::draw(buf, area, &model.look.theme, 64, &lines);
 }
 
 fn no_round(model: &Model, area: Rect, buf: &mut Buffer) {

@@ -14,7 +14,7 @@ use crate::ui::rounds::{Traced, ending};
 use crate::ui::theme::Role;
 use crate::ui::tree::{Fate, Id, Layout, by_depth, layout};
 use crate::ui::widget::token_label::quoted;
-use crate::ui::widget::{header, step_panel, tree_view};
+use crate::ui::widget::{header, hint, step_panel, tree_view};
 
 const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
@@ -187,7 +187,6 @@ fn chain(model: &Model, round: &Round, row: &mut Row<'_>) {
 }
 
 fn empty(model: &Model, area: Rect, buf: &mut Buffer) {
-    let theme = &model.look.theme;
     let lines = [
         ("No round to show yet.", Role::TextStrong),
         ("", Role::TextDim),
@@ -195,11 +194,7 @@ fn empty(model: &Model, area: Rect, buf: &mut Buffer) {
         ("t        switch the server to DDTree: trees instead of chains", Role::TextNormal),
         ("h l      then walk through its rounds, ↑↓ through the nodes of a tree", Role::TextNormal),
     ];
-    let top = area.height.saturating_sub(lines.len() as u16) / 2;
-    let left = (area.width.saturating_sub(70) / 2) as usize;
-    for (i, (line, role)) in lines.into_iter().enumerate() {
-        Row::new(buf, area, top + i as u16).skip(left).put(line, theme.style(role));
-    }
+    hint::draw(buf, area, &model.look.theme, 70, &lines);
 }
 
 /// What of it fits into little: the tree, and what the chain would have got.

@@ -9,6 +9,7 @@ pub mod footer;
 pub mod forecast;
 pub mod header;
 pub mod help;
+pub mod hint;
 pub mod interval_bar;
 pub mod latency_table;
 pub mod log_view;
