@@ -11,8 +11,6 @@ pub(in crate::cli) mod runs;
 mod sweep;
 mod table;
 
-pub(super) use output::plots;
-
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};

@@ -10,6 +10,7 @@ use ratatui::layout::Rect;
 
 use super::png::Painter;
 use super::{Exit, Failure, recorder};
+use crate::bench::export::plot::plots;
 use crate::protocol::run::{Run, RunProgress};
 use crate::source::{Connection, ServerKind, Update};
 use crate::ui::app::{Look, Model, Msg};
@@ -24,6 +25,9 @@ use crate::ui::{svg, view};
 const RUN: &str = "tests/fixtures/run.json";
 /// The recording, relative to the repository's root.
 const RECORDING: &str = "tests/fixtures/session.jsonl.zst";
+
+/// Where the run's charts lie among the pictures.
+const PLOTS: &str = "plots";
 
 /// Options of `screenshot`.
 #[derive(Debug, Clone, Args)]
@@ -157,7 +161,8 @@ pub fn run(args: &ScreenshotArgs, theme: Option<&str>) -> Result<(), Failure> {
     }
     let mut stale = Vec::new();
     if !args.check {
-        fs::create_dir_all(&args.dir).map_err(|e| wrong(&args.dir, &e))?;
+        let folder = args.dir.join(PLOTS);
+        fs::create_dir_all(&folder).map_err(|e| wrong(&folder, &e))?;
     }
     for (name, picture) in pictures()? {
         let path = args.dir.join(format!("{name}.svg"));
@@ -169,11 +174,6 @@ pub fn run(args: &ScreenshotArgs, theme: Option<&str>) -> Result<(), Failure> {
         } else {
             keep(&path, &picture)?;
         }
-    }
-    if !args.check
-        && let Some(run) = kept_run()?
-    {
-        super::bench::plots(&run, &args.dir.join("plots"))?;
     }
     if stale.is_empty() {
         return Ok(());
@@ -228,7 +228,7 @@ fn kept_run() -> Result<Option<Run>, Failure> {
     }
 }
 
-/// Its pictures.
+/// Its pictures: the screens, and the charts of its report.
 fn of_the_run() -> Result<Vec<(String, String)>, Failure> {
     let Some(run) = kept_run()? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
@@ -236,5 +236,6 @@ fn of_the_run() -> Result<Vec<(String, String)>, Failure> {
         let model = of_run(&run, screen, (120, 36)).map_err(|e| Failure::new(Exit::Failed, e))?;
         all.push((name.to_owned(), render(&model, &format!("spectop: {name}"))));
     }
+    all.extend(plots(&run).iter().map(|plot| (format!("{PLOTS}/{}", plot.id), plot.standalone())));
     Ok(all)
 }

@@ -48,7 +48,7 @@ pub(super) fn write(run: &Run, args: &OutputArgs, table: &str) -> Result<(), Fai
 }
 
 /// Writes every chart for which the run has data as `ID.svg`.
-pub(in crate::cli) fn plots(run: &Run, folder: &Path) -> Result<(), Failure> {
+fn plots(run: &Run, folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|e| {
         Failure::new(Exit::Failed, format!("{}: {e}; name a folder that can be written to", folder.display()))
     })?;
