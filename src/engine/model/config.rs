@@ -103,6 +103,11 @@ impl TargetConfig {
 }
 
 impl DraftConfig {
+    /// Whether no slot sees a later one: then a shorter block makes the same predictions.
+    pub fn is_causal(&self) -> bool {
+        self.layers.iter().all(|layer| layer.causal)
+    }
+
     /// From `config.json`; `target` supplies the fallback for tap layers and is checked against: hidden size, tap
     /// layers, vocabulary, mask id.
     pub fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Self, WeightsError> {
