@@ -25,7 +25,7 @@ fn logits(source: &ModelSource, precision: Precision, ids: &[u32]) -> Vec<Vec<f3
     rows.push_causal(0, 0, ids.len());
     let wanted: Vec<usize> = (0..ids.len()).collect();
     core.target.forward(&mut core.backend, ids, &rows, &mut [&mut cache], &wanted);
-    wanted.iter().map(|&row| core.backend.row(&core.target.logits, row).to_vec()).collect()
+    wanted.iter().map(|&row| core.backend.read(&core.target.logits, row..row + 1).to_vec()).collect()
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {

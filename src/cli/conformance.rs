@@ -269,7 +269,7 @@ impl Player {
         }
         if let Some(want) = &case.prompt_logits_last {
             self.begin(case);
-            let got = self.core.backend.row(&self.core.target.logits, 0).to_vec();
+            let got = self.core.backend.read(&self.core.target.logits, 0..1).to_vec();
             checks.push(close(&name("prompt logits"), &got, want));
         }
         if let Some(want) = &case.first_draft_logits {
@@ -277,11 +277,7 @@ impl Player {
             self.step(&mut sequence, Task::Decode(self.settings(Mode::Dflash, 0)));
             let mut got = Vec::new();
             if let Some(drafter) = &self.core.drafter {
-                let mut row = Vec::new();
-                for slot in 0..want.len() {
-                    drafter.logits_row(&self.core.backend, slot, &mut row);
-                    got.extend_from_slice(&row);
-                }
+                got.extend_from_slice(&self.core.backend.read(&drafter.logits, 0..want.len()));
             }
             let want: Vec<f64> = want.iter().flatten().copied().collect();
             checks.push(close(&name("first draft logits"), &got, &want));

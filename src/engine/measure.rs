@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use crate::protocol::mode::{Mode, ModeSettings};
 use crate::protocol::trace::RoundEnd;
 
-use super::backend::{Backend, Rows};
 use super::api::Sampling;
+use super::backend::{Backend, Rows};
 use super::decode::controller::Controller;
 use super::decode::costs::{Costs, Measured};
 use super::decode::habit::Habit;
@@ -75,16 +75,17 @@ pub fn costs<B: Backend>(core: &mut Core<B>) -> Option<Costs> {
     }
 
     let mut cache = backend.cache(drafter.config.layers.len(), &drafter.heads, target.is_exact());
-    let width = drafter.feature_width();
     let whole = drafter.config.block_size;
     let mut sizes = vec![whole];
     if drafter.config.is_causal() {
         sizes.extend([2, 4].into_iter().filter(|&size| size < whole));
         sizes.sort_unstable();
     }
+    let mut features = backend.buf(drafter.feature_width());
+    backend.upload(&vec![0.1; (2 + WAITING) * drafter.feature_width()], &mut features);
     let mut at = short;
     let mut pass = |backend: &mut B, waiting: usize, size: usize| {
-        let job = Job { features: vec![0.1; waiting * width], cached: at, block: Some((ids[0], size)) };
+        let job = Job { features: &features, context: waiting, cached: at, block: Some((ids[0], size)) };
         at += waiting;
         let clock = Instant::now();
         drafter.pass(backend, target, &[job], &mut [&mut cache]);
@@ -109,12 +110,8 @@ pub fn costs<B: Backend>(core: &mut Core<B>) -> Option<Costs> {
 /// first request. Nothing of it is kept but that.
 pub fn rehearse<B: Backend>(core: &mut Core<B>, prompt: Vec<u32>) {
     let Some(drafter) = &core.drafter else { return };
-    let settings = ModeSettings {
-        mode: Mode::Auto,
-        block_size: drafter.config.block_size,
-        tree_budget: 1,
-        chain_seed: true,
-    };
+    let settings =
+        ModeSettings { mode: Mode::Auto, block_size: drafter.config.block_size, tree_budget: 1, chain_seed: true };
     let started = Instant::now();
     let most = (prompt.len() + REHEARSAL * drafter.config.block_size).min(core.target.config.context);
     if most <= prompt.len() {

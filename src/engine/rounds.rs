@@ -20,7 +20,7 @@ use super::backend::{Backend, Best, Row, Rows};
 use super::decode::Proposal;
 use super::decode::accept::accept;
 use super::decode::controller::{Controller, Drafted, Setting};
-use super::decode::propose::{candidates, propose};
+use super::decode::propose::{Slate, propose};
 use super::model::drafter::{Drafter, Job};
 use super::model::load::{draft_store, target_store};
 use super::model::target::Target;
@@ -106,7 +106,8 @@ impl<B: Backend> Core<B> {
         let exact = self.target.is_exact();
         let cache = self.backend.cache(self.target.config.layers, &self.target.heads, exact);
         let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads, exact));
-        let mut sequence = Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft);
+        let features = self.backend.buf(self.drafter.as_ref().map_or(0, Drafter::feature_width));
+        let mut sequence = Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft, features);
         if let Some(controller) = &self.controller {
             sequence.habit = controller.habit();
         }
@@ -170,18 +171,17 @@ impl<B: Backend> Core<B> {
             };
             let block = match slots {
                 Some(slots) => Some((sequence.seed(), slots)),
-                None if sequence.must_flush(drafter.feature_width()) => None,
+                None if sequence.must_flush() => None,
                 None => continue,
             };
             if let Some((_, size)) = block {
                 *range = next..next + size - 1;
                 next = range.end;
             }
+            let (context, cached) = (sequence.waiting_features(), sequence.draft_cached);
             let Some(cache) = sequence.draft_cache.as_mut() else { continue };
-            let features = std::mem::take(&mut sequence.features);
-            let cached = sequence.draft_cached;
-            sequence.draft_cached += features.len() / drafter.feature_width();
-            jobs.push(Job { features, cached, block });
+            sequence.draft_cached += context;
+            jobs.push(Job { features: &sequence.features, context, cached, block });
             caches.push(cache);
         }
         if !jobs.is_empty() {
@@ -197,17 +197,10 @@ impl<B: Backend> Core<B> {
             .zip(rows_of)
             .map(|(w, range)| match (&self.drafter, w.task) {
                 (Some(drafter), Task::Decode(settings)) if !range.is_empty() => {
-                    let rows: Vec<Vec<f32>> = range
-                        .clone()
-                        .take(w.sequence.useful_drafts())
-                        .map(|row| {
-                            let mut logits = Vec::new();
-                            drafter.logits_row(&self.backend, row, &mut logits);
-                            logits
-                        })
-                        .collect();
+                    let useful = range.start..range.end.min(range.start + w.sequence.useful_drafts());
+                    let mut slate = Slate::new(&mut self.backend, drafter, useful);
                     if let (Mode::Auto, Some(controller)) = (settings.mode, &mut self.controller) {
-                        let slots = candidates(&rows, controller.most_nodes(), |i| drafter.target_id(i));
+                        let slots = slate.candidates(controller.most_nodes());
                         let at = Setting { others, sequences, context: w.sequence.cached };
                         let tree = controller.choose(&w.sequence.habit, &slots, at);
                         others += tree.len();
@@ -215,7 +208,7 @@ impl<B: Backend> Core<B> {
                     }
                     let sequence = &mut *w.sequence;
                     let sampling = sequence.sampling;
-                    propose(&settings, &sampling, &mut sequence.random, &rows, |i| drafter.target_id(i))
+                    propose(&settings, &sampling, &mut sequence.random, &mut slate)
                 }
                 _ => Proposal::none(),
             })
@@ -288,7 +281,7 @@ impl<B: Backend> Core<B> {
             let best = best[span.logits..span.logits + count].to_vec();
             let sampling = sequence.sampling;
             let walk = (count > 0).then(|| {
-                let row = |i: usize| self.backend.row(&self.target.logits, span.logits + i);
+                let row = |i: usize| self.backend.read(&self.target.logits, span.logits + i..span.logits + i + 1);
                 accept(&proposal, &sampling, &mut sequence.random, &best, row)
             });
             // Rows whose K, V and features stay: all of a prefill chunk, the walked path of a decode round.
@@ -300,9 +293,9 @@ impl<B: Backend> Core<B> {
                 self.backend.keep(&mut sequence.cache, sequence.cached, &kept);
             }
             if self.drafter.is_some() {
-                for &row in &kept {
-                    sequence.features.extend_from_slice(self.backend.row(&self.target.features, span.row + row));
-                }
+                let rows: Vec<usize> = kept.iter().map(|row| span.row + row).collect();
+                let waiting = sequence.waiting_features();
+                self.backend.gather(&self.target.features, &rows, &mut sequence.features, waiting);
             }
             sequence.cached += kept.len();
             let (committed, stopped) = match &walk {

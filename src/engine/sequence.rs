@@ -37,8 +37,8 @@ pub struct Sequence<B: Backend> {
     pub draft_cache: Option<B::Cache>,
     /// Slots of the drafter cache.
     pub draft_cached: usize,
-    /// Feature rows that the drafter has not seen yet.
-    pub features: Vec<f32>,
+    /// Feature rows that the drafter has not seen yet, [`Sequence::waiting_features`] of them, on the device.
+    pub features: B::Buf,
     /// In `auto`: whether drafting pays for this text.
     pub habit: Habit,
 }
@@ -52,6 +52,7 @@ impl<B: Backend> Sequence<B> {
         sampling: Sampling,
         cache: B::Cache,
         draft_cache: Option<B::Cache>,
+        features: B::Buf,
     ) -> Self {
         Self {
             prompt: prompt.len(),
@@ -64,7 +65,7 @@ impl<B: Backend> Sequence<B> {
             cache,
             draft_cache,
             draft_cached: 0,
-            features: Vec::new(),
+            features,
             habit: Habit::default(),
         }
     }
@@ -94,14 +95,14 @@ impl<B: Backend> Sequence<B> {
         self.tokens.len() >= self.max_len
     }
 
-    /// Tokens that the drafter has not seen yet.
+    /// Tokens that the drafter has not seen yet, each with a row of features.
     pub fn waiting_features(&self) -> usize {
         if self.draft_cache.is_some() { self.cached - self.draft_cached } else { 0 }
     }
 
     /// Whether so many features wait that they should be projected now.
-    pub fn must_flush(&self, feature_width: usize) -> bool {
-        self.draft_cache.is_some() && self.features.len() >= MAX_WAITING_FEATURES * feature_width
+    pub fn must_flush(&self) -> bool {
+        self.waiting_features() >= MAX_WAITING_FEATURES
     }
 
     /// Appends tokens up to the length limit or the first stop token, whichever comes first. Returns how many were

@@ -6,6 +6,7 @@
 
 pub mod cpu;
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::engine::weights::{TensorView, WeightsError};
@@ -132,17 +133,23 @@ pub struct Columns {
 }
 
 /// Per-head norm weights (`head_dim` each), where the model has them.
-#[derive(Debug, Clone, Default)]
-pub struct HeadNorms {
+#[derive(Debug, Clone)]
+pub struct HeadNorms<Vector = Vec<f32>> {
     /// For queries.
-    pub q: Option<Vec<f32>>,
+    pub q: Option<Vector>,
     /// For keys.
-    pub k: Option<Vec<f32>>,
+    pub k: Option<Vector>,
+}
+
+impl<Vector> Default for HeadNorms<Vector> {
+    fn default() -> Self {
+        Self { q: None, k: None }
+    }
 }
 
 /// Input of a projection.
 #[derive(Debug)]
-pub enum Input<'a, Buf> {
+pub enum Input<'a, Buf, Vector = Vec<f32>> {
     /// Rows as they are.
     Plain(&'a Buf),
     /// RMSNorm first: `x · rsqrt(mean x² + eps) · weight`.
@@ -150,7 +157,7 @@ pub enum Input<'a, Buf> {
         /// Rows.
         x: &'a Buf,
         /// Norm weight.
-        weight: &'a [f32],
+        weight: &'a Vector,
         /// Epsilon.
         eps: f32,
     },
@@ -173,7 +180,9 @@ pub struct Best {
 pub trait Backend: Send + 'static {
     /// Packed weights, `[out, in]`.
     type Matrix: Send;
-    /// Activations, `[rows, width]`, F32, growing on demand.
+    /// A weight vector, F32.
+    type Vector: Send;
+    /// Activations, `[rows, width]`, F32, growing on demand. Growth keeps what is there.
     type Buf: Send;
     /// K and V of one session for all layers of one model.
     type Cache: Send;
@@ -189,6 +198,8 @@ pub trait Backend: Send + 'static {
     ) -> Result<Self::Matrix, WeightsError>;
     /// Bytes and format of a packed matrix.
     fn describe(&self, matrix: &Self::Matrix) -> (usize, &'static str);
+    /// Brings a vector to the device.
+    fn vector(&self, values: Vec<f32>) -> Result<Self::Vector, WeightsError>;
     /// An empty buffer of this width.
     fn buf(&self, width: usize) -> Self::Buf;
     /// An empty cache. `exact` asks for F32 elements; otherwise the device may keep fewer bits.
@@ -201,9 +212,18 @@ pub trait Backend: Send + 'static {
     /// Fills `out` with host rows.
     fn upload(&mut self, data: &[f32], out: &mut Self::Buf);
     /// `out = input · wᵀ`, or `out += …` with `add`.
-    fn linear(&mut self, input: &Input<'_, Self::Buf>, rows: usize, w: &Self::Matrix, out: &mut Self::Buf, add: bool);
+    fn linear(
+        &mut self,
+        input: &Input<'_, Self::Buf, Self::Vector>,
+        rows: usize,
+        w: &Self::Matrix,
+        out: &mut Self::Buf,
+        add: bool,
+    );
     /// RMSNorm of rows in place.
-    fn norm(&mut self, x: &mut Self::Buf, rows: usize, weight: &[f32], eps: f32);
+    fn norm(&mut self, x: &mut Self::Buf, rows: usize, weight: &Self::Vector, eps: f32);
+    /// `x ← cap · tanh(x · scale / cap)` of the first `rows` rows; without a cap `x ← x · scale`.
+    fn cap(&mut self, x: &mut Self::Buf, rows: usize, scale: f32, cap: Option<f32>);
     /// Norms heads, rotates q and k by position, writes k and v into the caches' layer.
     #[allow(clippy::too_many_arguments)]
     fn rotate_store(
@@ -211,7 +231,7 @@ pub trait Backend: Send + 'static {
         x: &mut Self::Buf,
         columns: Columns,
         heads: &Heads,
-        norms: &HeadNorms,
+        norms: &HeadNorms<Self::Vector>,
         rows: &Rows,
         layer: usize,
         caches: &mut [&mut Self::Cache],
@@ -228,14 +248,17 @@ pub trait Backend: Send + 'static {
         caches: &[&mut Self::Cache],
         out: &mut Self::Buf,
     );
-    /// `out[i] = x[pick[i]]`.
-    fn gather(&mut self, x: &Self::Buf, pick: &[usize], out: &mut Self::Buf);
+    /// `out[at + i] = x[pick[i]]`; rows of `out` before `at` stay.
+    fn gather(&mut self, x: &Self::Buf, pick: &[usize], out: &mut Self::Buf, at: usize);
     /// Copies rows of `x` into `out` from this column on.
     fn place(&mut self, x: &Self::Buf, rows: usize, out: &mut Self::Buf, column: usize);
-    /// One row, on the host.
-    fn row<'a>(&'a self, x: &'a Self::Buf, row: usize) -> &'a [f32];
+    /// Rows on the host, one after the other. Copied only where the host does not see the device's memory.
+    fn read<'a>(&'a self, x: &'a Self::Buf, rows: Range<usize>) -> Cow<'a, [f32]>;
     /// Best and second best of the first `rows` rows.
     fn best(&mut self, x: &Self::Buf, rows: usize) -> Vec<Best>;
+    /// The `k` greatest entries (all of them where a row has fewer) of each of these rows as `(index, log-probability)`,
+    /// greatest first, ties to the lower index; rows one after the other.
+    fn top(&mut self, x: &Self::Buf, rows: Range<usize>, k: usize) -> Vec<(u32, f32)>;
     /// Moves slots `base + path[j]` to `base + j` in every layer. `path` rises.
     fn keep(&mut self, cache: &mut Self::Cache, base: usize, path: &[usize]);
 }

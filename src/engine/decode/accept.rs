@@ -1,5 +1,7 @@
 //! What the target accepts of a proposal.
 
+use std::borrow::Cow;
+
 use rand::RngExt;
 use rand::rngs::StdRng;
 
@@ -17,12 +19,12 @@ pub fn accept<'a>(
     sampling: &Sampling,
     random: &mut StdRng,
     best: &[Best],
-    logits: impl Fn(usize) -> &'a [f32],
+    logits: impl Fn(usize) -> Cow<'a, [f32]>,
 ) -> Walk {
     if sampling.temperature <= 0.0 {
         return proposal.tree.walk(|node| best[node].index);
     }
-    let p = |row: usize| Distribution::new(logits(row), sampling, |i| i as u32);
+    let p = |row: usize| Distribution::new(&logits(row), sampling, |i| i as u32);
     if proposal.drawn_from.is_empty() {
         // Every emitted token is a draw from the target's own distribution, so the match with a draft changes nothing.
         proposal.tree.walk(|node| p(node).draw(random.random()))

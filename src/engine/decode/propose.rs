@@ -1,32 +1,80 @@
 //! From the drafter's logits to a proposal.
 
+use std::ops::Range;
+
 use rand::RngExt;
 use rand::rngs::StdRng;
 
 use crate::engine::api::Sampling;
-use crate::engine::sampler::{Distribution, top_k};
+use crate::engine::backend::Backend;
+use crate::engine::model::drafter::Drafter;
+use crate::engine::sampler::Distribution;
 use crate::engine::tree::{Slots, Tree};
 use crate::protocol::mode::{Mode, ModeSettings};
 
 use super::{Proposal, samples_drafts};
 
-/// Builds the proposal of one sequence. `rows` are the drafter's logits of slots 1.. in order; `name` maps a draft
-/// vocabulary index to a token id.
-pub fn propose(
+/// The drafter's logits of one sequence: slots 1.. of its block, in order. They stay on the device until somebody needs
+/// a whole row.
+pub struct Slate<'a, B: Backend> {
+    backend: &'a mut B,
+    drafter: &'a Drafter<B>,
+    rows: Range<usize>,
+}
+
+impl<'a, B: Backend> Slate<'a, B> {
+    /// These rows of the drafter's last pass.
+    pub fn new(backend: &'a mut B, drafter: &'a Drafter<B>, rows: Range<usize>) -> Self {
+        Self { backend, drafter, rows }
+    }
+
+    /// Number of slots.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True without slots.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The `budget` most probable tokens of every slot. A rank beyond the budget can never enter the tree, because all
+    /// smaller ranks of the same parent come before it.
+    pub fn candidates(&mut self, budget: usize) -> Slots {
+        if self.is_empty() {
+            return Slots::default();
+        }
+        let top = self.backend.top(&self.drafter.logits, self.rows.clone(), budget);
+        Slots {
+            k: top.len() / self.rows.len(),
+            ids: top.iter().map(|&(index, _)| self.drafter.target_id(index as usize)).collect(),
+            logprobs: top.iter().map(|&(_, logprob)| logprob).collect(),
+        }
+    }
+
+    /// Distribution of a slot.
+    fn distribution(&self, slot: usize, sampling: &Sampling) -> Distribution {
+        let row = self.rows.start + slot;
+        let logits = self.backend.read(&self.drafter.logits, row..row + 1);
+        Distribution::new(&logits, sampling, |i| self.drafter.target_id(i))
+    }
+}
+
+/// Builds the proposal of one sequence.
+pub fn propose<B: Backend>(
     settings: &ModeSettings,
     sampling: &Sampling,
     random: &mut StdRng,
-    rows: &[Vec<f32>],
-    name: impl Fn(usize) -> u32 + Copy,
+    slate: &mut Slate<'_, B>,
 ) -> Proposal {
     match settings.mode {
         // In `auto` the controller builds the proposal.
         Mode::Off | Mode::Auto => Proposal::none(),
         Mode::Dflash if samples_drafts(settings.mode, sampling.temperature) => {
-            let mut drawn_from = Vec::with_capacity(rows.len());
-            let mut chain = Vec::with_capacity(rows.len());
-            for logits in rows {
-                let q = Distribution::new(logits, sampling, name);
+            let mut drawn_from = Vec::with_capacity(slate.len());
+            let mut chain = Vec::with_capacity(slate.len());
+            for slot in 0..slate.len() {
+                let q = slate.distribution(slot, sampling);
                 let token = q.draw(random.random());
                 chain.push((token, q.probability(token).ln()));
                 drawn_from.push(q);
@@ -34,11 +82,12 @@ pub fn propose(
             Proposal { tree: Tree::chain(chain), shadow: None, drawn_from }
         }
         Mode::Dflash => {
-            let chain = rows.iter().filter_map(|logits| top_k(logits, 1).first().map(|&(i, p)| (name(i as usize), p)));
+            let slots = slate.candidates(1);
+            let chain = slots.ids.into_iter().zip(slots.logprobs);
             Proposal { tree: Tree::chain(chain), ..Proposal::default() }
         }
         Mode::Ddtree => {
-            let slots = candidates(rows, settings.tree_budget, name);
+            let slots = slate.candidates(settings.tree_budget);
             let tree = if settings.chain_seed {
                 Tree::chain_seeded(&slots, settings.tree_budget)
             } else {
@@ -48,23 +97,10 @@ pub fn propose(
         }
         Mode::Shadow => {
             // Always seeded: the verified chain is then the first nodes of the tree, index for index.
-            let budget = settings.tree_budget.max(rows.len());
-            let tree = Tree::chain_seeded(&candidates(rows, budget, name), budget);
-            let chain = Tree::chain((0..rows.len()).map(|i| (tree.tokens[i], tree.logprobs[i])));
+            let budget = settings.tree_budget.max(slate.len());
+            let tree = Tree::chain_seeded(&slate.candidates(budget), budget);
+            let chain = Tree::chain((0..slate.len()).map(|i| (tree.tokens[i], tree.logprobs[i])));
             Proposal { tree: chain, shadow: Some(tree), drawn_from: Vec::new() }
         }
     }
-}
-
-/// The `budget` most probable tokens of every slot. A rank beyond the budget can never enter the tree, because all
-/// smaller ranks of the same parent come before it.
-pub fn candidates(rows: &[Vec<f32>], budget: usize, name: impl Fn(usize) -> u32) -> Slots {
-    let mut slots = Slots { k: rows.first().map_or(0, |r| r.len().min(budget)), ..Slots::default() };
-    for logits in rows {
-        for (index, logprob) in top_k(logits, slots.k) {
-            slots.ids.push(name(index as usize));
-            slots.logprobs.push(logprob);
-        }
-    }
-    slots
 }

@@ -13,19 +13,21 @@ use super::target::Target;
 const DRAFT_IDS: &str = "draft_token_ids";
 
 struct Layer<B: Backend> {
-    attn_norm: Vec<f32>,
+    attn_norm: B::Vector,
     qkv: B::Matrix,
-    norms: HeadNorms,
+    norms: HeadNorms<B::Vector>,
     output: B::Matrix,
-    ffn_norm: Vec<f32>,
+    ffn_norm: B::Vector,
     gate_up: B::Matrix,
     down: B::Matrix,
 }
 
 /// What one session brings to a draft pass.
-pub struct Job {
+pub struct Job<'a, B: Backend> {
     /// New feature rows, `[context, taps · H]`; they continue the cache.
-    pub features: Vec<f32>,
+    pub features: &'a B::Buf,
+    /// How many of them.
+    pub context: usize,
     /// Slots in the cache already.
     pub cached: usize,
     /// The newest committed token, and slots of the block, seed included; `None` only brings the cache up to date.
@@ -44,11 +46,11 @@ pub struct Drafter<B: Backend> {
     pub heads: Heads,
     feature_width: usize,
     fc: B::Matrix,
-    hidden_norm: Vec<f32>,
+    hidden_norm: B::Vector,
     /// K and V projections of all layers, stacked: context rows need nothing else.
     context_kv: B::Matrix,
     layers: Vec<Layer<B>>,
-    norm: Vec<f32>,
+    norm: B::Vector,
     /// Rows of the target's head for the draft vocabulary.
     head: Option<B::Matrix>,
     raw: B::Buf,
@@ -59,7 +61,8 @@ pub struct Drafter<B: Backend> {
     mixed: B::Buf,
     gate_up: B::Buf,
     picked: B::Buf,
-    /// `[all slots 1.., draft vocabulary]` of the last pass, sessions one after the other.
+    /// `[all slots 1.., draft vocabulary]` of the last pass, scaled and capped as the configuration asks, sessions one
+    /// after the other.
     pub logits: B::Buf,
 }
 
@@ -182,30 +185,28 @@ impl<B: Backend> Drafter<B> {
     /// One pass for all jobs: brings every cache up to date with its features, then fills the blocks. Afterwards
     /// [`Drafter::logits`] holds slots 1.. of every block, and the caches' contents beyond `cached + context` are
     /// garbage that the next pass overwrites.
-    pub fn pass(&mut self, backend: &mut B, target: &Target<B>, jobs: &[Job], caches: &mut [&mut B::Cache]) {
+    pub fn pass(&mut self, backend: &mut B, target: &Target<B>, jobs: &[Job<'_, B>], caches: &mut [&mut B::Cache]) {
         self.extend_context(backend, jobs, caches);
         self.fill_blocks(backend, target, jobs, caches);
     }
 
-    fn extend_context(&mut self, backend: &mut B, jobs: &[Job], caches: &mut [&mut B::Cache]) {
+    fn extend_context(&mut self, backend: &mut B, jobs: &[Job<'_, B>], caches: &mut [&mut B::Cache]) {
         let mut rows = Rows::default();
         rows.clear(0);
-        let mut features = Vec::new();
         for (session, job) in jobs.iter().enumerate() {
-            let count = job.features.len() / self.feature_width;
-            features.extend_from_slice(&job.features);
-            for j in 0..count {
+            let picks: Vec<usize> = (0..job.context).collect();
+            backend.gather(job.features, &picks, &mut self.raw, rows.len());
+            for j in picks {
                 let at = job.cached + j;
                 rows.push(Row { session, position: at, slot: at, prefix: 0..0 }, &[]);
             }
             let block = job.block.map_or(0, |(_, size)| size);
-            backend.reserve(caches[session], job.cached + count + block);
+            backend.reserve(caches[session], job.cached + job.context + block);
         }
         if rows.is_empty() {
             return;
         }
         let n = rows.len();
-        backend.upload(&features, &mut self.raw);
         backend.linear(&Input::Plain(&self.raw), n, &self.fc, &mut self.context, false);
         backend.norm(&mut self.context, n, &self.hidden_norm, self.config.eps);
         backend.linear(&Input::Plain(&self.context), n, &self.context_kv, &mut self.kv, false);
@@ -216,7 +217,7 @@ impl<B: Backend> Drafter<B> {
         }
     }
 
-    fn fill_blocks(&mut self, backend: &mut B, target: &Target<B>, jobs: &[Job], caches: &mut [&mut B::Cache]) {
+    fn fill_blocks(&mut self, backend: &mut B, target: &Target<B>, jobs: &[Job<'_, B>], caches: &mut [&mut B::Cache]) {
         let mut ids = Vec::new();
         let mut wanted = Vec::new();
         let words = jobs.iter().filter_map(|j| j.block).map(|(_, size)| size.div_ceil(64)).max().unwrap_or(0);
@@ -226,7 +227,7 @@ impl<B: Backend> Drafter<B> {
         let mut starts = Vec::new();
         for (session, job) in jobs.iter().enumerate() {
             let Some((seed, size)) = job.block else { continue };
-            let start = job.cached + job.features.len() / self.feature_width;
+            let start = job.cached + job.context;
             starts.push((session, start, size));
             ids.push(seed);
             ids.extend(std::iter::repeat_n(self.config.mask_token, size - 1));
@@ -270,25 +271,13 @@ impl<B: Backend> Drafter<B> {
             backend.linear(&input, n, &layer.gate_up, &mut self.gate_up, false);
             backend.linear(&Input::Gated(&self.gate_up), n, &layer.down, &mut self.x, true);
         }
-        backend.gather(&self.x, &wanted, &mut self.picked);
+        backend.gather(&self.x, &wanted, &mut self.picked, 0);
         let input = Input::Normed { x: &self.picked, weight: &self.norm, eps };
         let head = self.head.as_ref().unwrap_or_else(|| target.head());
         backend.linear(&input, wanted.len(), head, &mut self.logits, false);
-    }
-
-    /// Logits of a row of the last pass, scaled and capped as the configuration asks.
-    pub fn logits_row(&self, backend: &B, row: usize, out: &mut Vec<f32>) {
-        out.clear();
-        out.extend_from_slice(backend.row(&self.logits, row));
-        if self.config.output_multiplier != 1.0 {
-            for v in out.iter_mut() {
-                *v *= self.config.output_multiplier;
-            }
-        }
-        if let Some(cap) = self.config.softcap {
-            for v in out.iter_mut() {
-                *v = cap * (*v / cap).tanh();
-            }
+        let (scale, cap) = (self.config.output_multiplier, self.config.softcap);
+        if scale != 1.0 || cap.is_some() {
+            backend.cap(&mut self.logits, wanted.len(), scale, cap);
         }
     }
 }

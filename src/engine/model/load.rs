@@ -38,12 +38,12 @@ impl<'a, B: Backend> Loader<'a, B> {
         Ok(view)
     }
 
-    /// A vector of this length as F32.
-    pub fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f32>, WeightsError> {
+    /// A vector of this length as F32, on the device.
+    pub fn vector(&mut self, name: &str, len: usize) -> Result<B::Vector, WeightsError> {
         let values = self.view(name, &[len])?.to_f32()?;
         self.parameters += len as u64;
         self.bytes += len as u64 * 4;
-        Ok(values)
+        self.backend.vector(values)
     }
 
     /// Matrices `[rows, cols]` stacked into one; `select` keeps only these rows of a single one.

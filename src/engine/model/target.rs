@@ -8,11 +8,11 @@ use super::config::{Architecture, TargetConfig};
 use super::load::Loader;
 
 struct Layer<B: Backend> {
-    attn_norm: Vec<f32>,
+    attn_norm: B::Vector,
     qkv: B::Matrix,
-    norms: HeadNorms,
+    norms: HeadNorms<B::Vector>,
     output: B::Matrix,
-    ffn_norm: Vec<f32>,
+    ffn_norm: B::Vector,
     gate_up: B::Matrix,
     down: B::Matrix,
 }
@@ -29,7 +29,7 @@ pub struct Target<B: Backend> {
     pub formats: Vec<&'static str>,
     embedding: B::Matrix,
     layers: Vec<Layer<B>>,
-    norm: Vec<f32>,
+    norm: B::Vector,
     /// `None` where the embedding is the head.
     head: Option<B::Matrix>,
     taps: Vec<usize>,
@@ -218,7 +218,7 @@ impl<B: Backend> Target<B> {
             }
         }
         if !wanted.is_empty() {
-            backend.gather(&self.x, wanted, &mut self.picked);
+            backend.gather(&self.x, wanted, &mut self.picked, 0);
             let input = Input::Normed { x: &self.picked, weight: &self.norm, eps };
             let head = self.head.as_ref().unwrap_or(&self.embedding);
             backend.linear(&input, wanted.len(), head, &mut self.logits, false);

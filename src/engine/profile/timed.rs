@@ -1,5 +1,7 @@
 //! A backend that notes how long each operation of another one takes.
 
+use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Instant;
 
 use crate::engine::backend::{Backend, Best, Columns, HeadNorms, Heads, Input, Rows, Store};
@@ -99,6 +101,7 @@ impl<B> Timed<B> {
 
 impl<B: Backend> Backend for Timed<B> {
     type Matrix = B::Matrix;
+    type Vector = B::Vector;
     type Buf = B::Buf;
     type Cache = B::Cache;
 
@@ -112,6 +115,10 @@ impl<B: Backend> Backend for Timed<B> {
 
     fn describe(&self, matrix: &B::Matrix) -> (usize, &'static str) {
         self.inner.describe(matrix)
+    }
+
+    fn vector(&self, values: Vec<f32>) -> Result<B::Vector, WeightsError> {
+        self.inner.vector(values)
     }
 
     fn buf(&self, width: usize) -> B::Buf {
@@ -139,7 +146,14 @@ impl<B: Backend> Backend for Timed<B> {
         self.note(Part::Copy, clock);
     }
 
-    fn linear(&mut self, input: &Input<'_, B::Buf>, rows: usize, w: &B::Matrix, out: &mut B::Buf, add: bool) {
+    fn linear(
+        &mut self,
+        input: &Input<'_, B::Buf, B::Vector>,
+        rows: usize,
+        w: &B::Matrix,
+        out: &mut B::Buf,
+        add: bool,
+    ) {
         let clock = Instant::now();
         self.inner.linear(input, rows, w, out, add);
         let ms = clock.elapsed().as_secs_f64() * 1e3;
@@ -159,10 +173,17 @@ impl<B: Backend> Backend for Timed<B> {
         }
     }
 
-    fn norm(&mut self, x: &mut B::Buf, rows: usize, weight: &[f32], eps: f32) {
+    fn norm(&mut self, x: &mut B::Buf, rows: usize, weight: &B::Vector, eps: f32) {
         let clock = Instant::now();
         self.inner.norm(x, rows, weight, eps);
         self.note(Part::Output, clock);
+    }
+
+    fn cap(&mut self, x: &mut B::Buf, rows: usize, scale: f32, cap: Option<f32>) {
+        self.close(Part::Head);
+        let clock = Instant::now();
+        self.inner.cap(x, rows, scale, cap);
+        self.note(Part::Head, clock);
     }
 
     fn rotate_store(
@@ -170,7 +191,7 @@ impl<B: Backend> Backend for Timed<B> {
         x: &mut B::Buf,
         columns: Columns,
         heads: &Heads,
-        norms: &HeadNorms,
+        norms: &HeadNorms<B::Vector>,
         rows: &Rows,
         layer: usize,
         caches: &mut [&mut B::Cache],
@@ -196,9 +217,9 @@ impl<B: Backend> Backend for Timed<B> {
         self.note(Part::Attend, clock);
     }
 
-    fn gather(&mut self, x: &B::Buf, pick: &[usize], out: &mut B::Buf) {
+    fn gather(&mut self, x: &B::Buf, pick: &[usize], out: &mut B::Buf, at: usize) {
         let clock = Instant::now();
-        self.inner.gather(x, pick, out);
+        self.inner.gather(x, pick, out, at);
         self.note(Part::Copy, clock);
     }
 
@@ -208,8 +229,8 @@ impl<B: Backend> Backend for Timed<B> {
         self.note(Part::Copy, clock);
     }
 
-    fn row<'a>(&'a self, x: &'a B::Buf, row: usize) -> &'a [f32] {
-        self.inner.row(x, row)
+    fn read<'a>(&'a self, x: &'a B::Buf, rows: Range<usize>) -> Cow<'a, [f32]> {
+        self.inner.read(x, rows)
     }
 
     fn best(&mut self, x: &B::Buf, rows: usize) -> Vec<Best> {
@@ -218,6 +239,14 @@ impl<B: Backend> Backend for Timed<B> {
         let best = self.inner.best(x, rows);
         self.note(Part::Best, clock);
         best
+    }
+
+    fn top(&mut self, x: &B::Buf, rows: Range<usize>, k: usize) -> Vec<(u32, f32)> {
+        self.close(Part::Head);
+        let clock = Instant::now();
+        let top = self.inner.top(x, rows, k);
+        self.note(Part::Best, clock);
+        top
     }
 
     fn keep(&mut self, cache: &mut B::Cache, base: usize, path: &[usize]) {

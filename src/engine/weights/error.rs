@@ -50,6 +50,9 @@ pub enum WeightsError {
     /// A drafter that was made for another target.
     #[error("{0}")]
     Mismatch(String),
+    /// The device did not take the weights.
+    #[error("{0}")]
+    Device(String),
 }
 
 impl WeightsError {
