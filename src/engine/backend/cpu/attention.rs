@@ -161,14 +161,22 @@ macro_rules! wide {
                 if level.avx512() {
                     super::attention512::scores(queries, product, out);
                     return;
+                } else if level == Level::Avx2 {
+                    super::attention256::scores(queries, product, out);
+                    return;
                 }
                 scores::<$element>(level, queries, product, out, wide);
             }
             fn mix(level: Level, queries: &mut [Query<'_>], parts: &Mix<'_, Self>, wide: &mut Vec<f32>) {
                 #[cfg(target_arch = "x86_64")]
-                if level.avx512() && queries[0].out.len().is_multiple_of(LANES) {
-                    super::attention512::mix(queries, parts);
-                    return;
+                if queries[0].out.len().is_multiple_of(LANES) {
+                    if level.avx512() {
+                        super::attention512::mix(queries, parts);
+                        return;
+                    } else if level == Level::Avx2 {
+                        super::attention256::mix(queries, parts);
+                        return;
+                    }
                 }
                 mix::<$element>(level, queries, parts, wide);
             }

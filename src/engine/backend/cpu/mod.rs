@@ -4,6 +4,7 @@
 mod acts;
 mod amx;
 mod attention;
+mod attention256;
 mod attention512;
 mod avx2;
 mod cache;
@@ -19,6 +20,10 @@ mod slab;
 mod stretch;
 mod vnni;
 
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::engine::sampler::top_k;
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
@@ -132,6 +137,7 @@ fn rotate(head: &mut [f32], angles: &[(f32, f32)], interleaved: bool) {
 
 impl Backend for Cpu {
     type Matrix = Matrix;
+    type Vector = Vec<f32>;
     type Buf = Buf;
     type Cache = Cache;
 
@@ -145,6 +151,10 @@ impl Backend for Cpu {
 
     fn describe(&self, matrix: &Matrix) -> (usize, &'static str) {
         (matrix.size(), matrix.label)
+    }
+
+    fn vector(&self, values: Vec<f32>) -> Result<Vec<f32>, WeightsError> {
+        Ok(values)
     }
 
     fn buf(&self, width: usize) -> Buf {
@@ -217,11 +227,20 @@ impl Backend for Cpu {
         });
     }
 
-    fn norm(&mut self, x: &mut Buf, rows: usize, weight: &[f32], eps: f32) {
+    fn norm(&mut self, x: &mut Buf, rows: usize, weight: &Vec<f32>, eps: f32) {
         let mut copy = vec![0.0; x.width];
         for row in x.data.chunks_exact_mut(x.width).take(rows) {
             copy.copy_from_slice(row);
             lanes::rms_norm(self.level, &copy, weight, eps, row);
+        }
+    }
+
+    fn cap(&mut self, x: &mut Buf, rows: usize, scale: f32, cap: Option<f32>) {
+        for v in &mut x.data[..rows * x.width] {
+            *v *= scale;
+            if let Some(cap) = cap {
+                *v = cap * (*v / cap).tanh();
+            }
         }
     }
 
@@ -327,9 +346,9 @@ impl Backend for Cpu {
         });
     }
 
-    fn gather(&mut self, x: &Buf, pick: &[usize], out: &mut Buf) {
-        out.grow(pick.len());
-        for (&from, to) in pick.iter().zip(out.data.chunks_exact_mut(x.width)) {
+    fn gather(&mut self, x: &Buf, pick: &[usize], out: &mut Buf, at: usize) {
+        out.grow(at + pick.len());
+        for (&from, to) in pick.iter().zip(out.data[at * x.width..].chunks_exact_mut(x.width)) {
             to.copy_from_slice(x.row(from));
         }
     }
@@ -341,8 +360,8 @@ impl Backend for Cpu {
         }
     }
 
-    fn row<'a>(&'a self, x: &'a Buf, row: usize) -> &'a [f32] {
-        x.row(row)
+    fn read<'a>(&'a self, x: &'a Buf, rows: Range<usize>) -> Cow<'a, [f32]> {
+        Cow::Borrowed(&x.data[rows.start * x.width..rows.end * x.width])
     }
 
     fn best(&mut self, x: &Buf, rows: usize) -> Vec<Best> {
@@ -353,6 +372,19 @@ impl Backend for Cpu {
             for row in worker.share(rows, 1) {
                 // SAFETY: one row a thread.
                 unsafe { to.set(row, best_of(level, x.row(row))) };
+            }
+        });
+        out
+    }
+
+    fn top(&mut self, x: &Buf, rows: Range<usize>, k: usize) -> Vec<(u32, f32)> {
+        let k = k.min(x.width);
+        let mut out = vec![(0, 0.0); rows.len() * k];
+        let to = Shared::new(&mut out);
+        self.pool.run(&|worker| {
+            for i in worker.share(rows.len(), 1) {
+                // SAFETY: each row's entries are one thread's.
+                unsafe { to.slice(i * k, k) }.copy_from_slice(&top_k(x.row(rows.start + i), k));
             }
         });
         out
