@@ -101,11 +101,13 @@ pub struct Cli {
 /// Options of the engine.
 #[derive(Debug, Clone, Args)]
 pub struct EngineArgs {
-    /// Target model: a GGUF file, or a folder with config.json and safetensors. Default: SmolLM2-135M-Instruct.
-    #[arg(long, global = true, value_name = "PATH")]
+    /// Target model: a GGUF file, a folder with config.json and safetensors, or a model of the Hugging Face hub
+    /// (owner/name, owner/name@revision, owner/name:file.gguf or owner/name:Q4_K_M). Default: SmolLM2-135M-Instruct.
+    #[arg(long, global = true, value_name = "PATH|REPO")]
     pub target: Option<PathBuf>,
-    /// Drafter: a folder with config.json and model.safetensors. Default: the one made for the target.
-    #[arg(long, global = true, value_name = "PATH")]
+    /// Drafter: a folder with config.json and model.safetensors, or a model of the hub. Default: the one made for the
+    /// target.
+    #[arg(long, global = true, value_name = "PATH|REPO")]
     pub draft: Option<PathBuf>,
     /// Run without a drafter.
     #[arg(long, global = true, conflicts_with = "draft")]
@@ -113,6 +115,9 @@ pub struct EngineArgs {
     /// Use the embedded toy pair: nothing is fetched.
     #[arg(long, global = true, conflicts_with_all = ["target", "draft"])]
     pub tiny: bool,
+    /// Fetch nothing: use only what is on this machine (also HF_HUB_OFFLINE=1).
+    #[arg(long, global = true)]
+    pub offline: bool,
     /// Compute threads (0: one a core).
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -139,7 +144,19 @@ pub struct EngineArgs {
 impl EngineArgs {
     /// How the pair is found.
     fn resolve(&self) -> Resolve {
-        hub::resolve(self.target.clone(), self.draft.clone(), self.no_draft, self.tiny)
+        hub::resolve(self.ask())
+    }
+
+    /// What they say about the pair.
+    pub fn ask(&self) -> hub::Ask {
+        hub::Ask {
+            target: self.target.clone(),
+            draft: self.draft.clone(),
+            no_draft: self.no_draft,
+            tiny: self.tiny,
+            offline: self.offline,
+            refresh: false,
+        }
     }
 
     /// A pair is named in one place: what the command line says about the target or the pair makes the drafter of the
