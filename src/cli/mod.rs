@@ -10,7 +10,10 @@ pub mod config;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
+pub mod inspect;
 pub mod loading;
+pub mod machine;
+pub mod models;
 pub mod out;
 pub mod png;
 #[cfg(unix)]
@@ -263,7 +266,22 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Fetch and check the default target model.
+    /// Describe a model and its drafter from their headers, and say whether this machine can run them.
+    Inspect {
+        /// A GGUF file, a folder with config.json, or a model of the hub (owner/name); see also --draft.
+        #[arg(value_name = "PATH|REPO")]
+        model: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the models on this machine: what they are, which drafter belongs to them, whether they fit.
+    Models {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch and check the default target model, or with --target a model of the hub and its drafter.
     Setup {
         /// Use this file instead of fetching.
         #[arg(long, value_name = "GGUF")]
@@ -411,6 +429,11 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::BenchKernels(args)) => bench_kernels::run(engine, &args),
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
+        Some(Command::Inspect { model, json }) => inspect::run(engine, model, json),
+        Some(Command::Models { json }) => models::run(engine, json),
+        Some(Command::Setup { from, force }) if engine.target.is_some() || engine.draft.is_some() => {
+            setup::run_pair(engine, from.as_deref(), force)
+        }
         Some(Command::Setup { from, force }) => setup::run(from, force),
         #[cfg(target_os = "linux")]
         Some(Command::BenchUi(args)) => bench_ui::run(&args),

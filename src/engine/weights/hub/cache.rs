@@ -247,10 +247,7 @@ fn files(snapshot: &Path) -> Vec<String> {
 }
 
 fn ggufs(snapshot: &Path) -> Vec<String> {
-    let model = |f: &String| {
-        let name = f.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-        name.ends_with(".gguf") && !name.starts_with("mmproj") && snapshot.join(f).is_file()
-    };
+    let model = |f: &String| super::wanted::is_gguf_model(f) && snapshot.join(f).is_file();
     files(snapshot).into_iter().filter(model).collect()
 }
 

@@ -74,13 +74,12 @@ pub fn preview(repo: &RepoRef, cache: &Cache, offline: bool) -> Result<Preview, 
             let text = beginning(hub, &commit, &file, 0..file.size).await?;
             fs::write(seen.model.join(&file.path), text).map_err(|e| cannot_write(&e))?;
         }
-        let shards = match weights {
-            Weights::Single(file) => vec![file],
-            _ => {
-                let index = fs::read(seen.model.join(INDEX)).map_err(|e| cannot_write(&e))?;
-                let names = safetensors::shards(&index, INDEX).map_err(|e| no_file(e.to_string()))?;
-                names.iter().filter_map(|n| files.iter().find(|f| f.path == *n).cloned()).collect()
-            }
+        let shards = if let Weights::Single(file) = weights {
+            vec![file]
+        } else {
+            let index = fs::read(seen.model.join(INDEX)).map_err(|e| cannot_write(&e))?;
+            let names = safetensors::shards(&index, INDEX).map_err(|e| no_file(e.to_string()))?;
+            names.iter().filter_map(|n| files.iter().find(|f| f.path == *n).cloned()).collect()
         };
         headers(hub, &commit, &shards, &seen.model).await?;
         Ok(seen)

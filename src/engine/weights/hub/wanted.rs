@@ -60,15 +60,15 @@ pub(super) fn weights(files: &[Remote], file: Option<&str>) -> Result<Weights, S
     }
 }
 
-/// GGUF models: the file beside a vision model that projects its images is none.
+/// Whether a file is a GGUF model: the one beside a vision model that projects its images is none.
+pub(super) fn is_gguf_model(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let gguf = name.rsplit_once('.').is_some_and(|(_, end)| end == "gguf");
+    gguf && !name.starts_with("mmproj") && !name.contains("imatrix")
+}
+
 fn ggufs(files: &[Remote]) -> Vec<&Remote> {
-    files
-        .iter()
-        .filter(|f| {
-            let name = f.path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
-            name.ends_with(".gguf") && !name.starts_with("mmproj") && !name.contains("imatrix")
-        })
-        .collect()
+    files.iter().filter(|f| is_gguf_model(&f.path)).collect()
 }
 
 fn gguf(files: &[Remote], asked: &str) -> Result<Remote, String> {
