@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, Response, StatusCode, header};
+use axum::http::{HeaderMap, Method, Response, StatusCode, header};
 use axum::routing::get;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ const LARGE: usize = 10_000;
 /// A repository.
 #[derive(Clone, Default)]
 pub struct Repo {
-    files: Vec<(String, Bytes)>,
+    pub files: Vec<(String, Bytes)>,
     /// Answers with this status and error code.
     pub refuses: Option<(u16, &'static str)>,
     /// Refuses only the files.
@@ -143,6 +143,7 @@ async fn list(
 async fn resolve(
     State(shared): State<Shared>,
     Path((owner, name, _, path)): Path<(String, String, String, String)>,
+    method: Method,
     headers: HeaderMap,
 ) -> Response<Body> {
     let Some(repo) = shared.repos.lock().expect("a lock").get(&format!("{owner}/{name}")).cloned() else {
@@ -158,22 +159,33 @@ async fn resolve(
             .header(header::LOCATION, format!("/cdn/{owner}/{name}/{path}"))
             .body(Body::empty())
             .expect("an answer"),
-        Some((_, bytes)) => give(&shared, &repo, &path, bytes, &headers),
+        Some((_, bytes)) => {
+            note_file(&shared, &method, &path, &headers);
+            give(&repo, bytes, &headers)
+        }
     }
 }
 
 async fn cdn(
     State(shared): State<Shared>,
     Path((owner, name, path)): Path<(String, String, String)>,
+    method: Method,
     headers: HeaderMap,
 ) -> Response<Body> {
     let repo = shared.repos.lock().expect("a lock").get(&format!("{owner}/{name}")).cloned().unwrap_or_default();
+    note_file(&shared, &method, &path, &headers);
     let found = repo.files.iter().find(|(file, _)| *file == path).map(|(_, bytes)| bytes.clone());
-    found.map_or_else(|| refusal(404, "EntryNotFound"), |bytes| give(&shared, &repo, &path, &bytes, &headers))
+    found.map_or_else(|| refusal(404, "EntryNotFound"), |bytes| give(&repo, &bytes, &headers))
 }
 
-fn give(shared: &Shared, repo: &Repo, path: &str, bytes: &Bytes, headers: &HeaderMap) -> Response<Body> {
-    note(shared, path, headers);
+/// Questions about a file are not noted, only fetching it.
+fn note_file(shared: &Shared, method: &Method, path: &str, headers: &HeaderMap) {
+    if method == Method::GET {
+        note(shared, path, headers);
+    }
+}
+
+fn give(repo: &Repo, bytes: &Bytes, headers: &HeaderMap) -> Response<Body> {
     let bytes = if repo.lies { Bytes::from(vec![7; bytes.len()]) } else { bytes.clone() };
     let range = headers.get(header::RANGE).and_then(|v| v.to_str().ok()).map(|text| {
         let (from, to) = text.trim_start_matches("bytes=").split_once('-').expect("a range");

@@ -16,6 +16,7 @@ use crate::engine::api::ModelSource;
 use crate::engine::inspect::{self, ModelFacts};
 use crate::engine::weights::safetensors;
 
+const TOKENIZER: &str = "tokenizer.json";
 /// Header of a safetensors file that is read at most.
 const MAX_HEADER: u64 = 64 << 20;
 /// Beginning of a GGUF file that is fetched: the vocabulary and the merges are in it.
@@ -71,7 +72,9 @@ pub fn preview(repo: &RepoRef, cache: &Cache, offline: bool) -> Result<Preview, 
             return Ok(seen);
         }
         for file in wanted::side_files(&files) {
-            let text = beginning(hub, &commit, &file, 0..file.size).await?;
+            // Of a tokenizer it is enough that it is there.
+            let size = if file.path == TOKENIZER { 0 } else { file.size };
+            let text = beginning(hub, &commit, &file, 0..size).await?;
             fs::write(seen.model.join(&file.path), text).map_err(|e| cannot_write(&e))?;
         }
         let shards = if let Weights::Single(file) = weights {
@@ -94,7 +97,7 @@ pub(super) async fn of_safetensors(
     side: &Path,
 ) -> Result<Preview, HubError> {
     let seen = Preview::new("model").map_err(|e| cannot_write(&e))?;
-    for name in SIDE_FILES.iter().filter(|n| side.join(n).is_file()) {
+    for name in SIDE_FILES.iter().filter(|n| **n != TOKENIZER && side.join(n).is_file()) {
         fs::copy(side.join(name), seen.model.join(name)).map_err(|e| cannot_write(&e))?;
     }
     headers(hub, commit, weights, &seen.model).await?;
