@@ -7,6 +7,8 @@ mod target;
 
 use crate::engine::weights::{Checkpoint, WeightsError};
 
+pub(crate) use draft::spread as spread_taps;
+
 /// Layer maths of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Architecture {
@@ -93,6 +95,22 @@ pub struct DraftConfig {
     pub softcap: Option<f32>,
     /// Embedding scale.
     pub embedding_scale: f32,
+}
+
+/// What a drafter needs of its target.
+pub(crate) struct Pairing<'a> {
+    /// Where the drafter is.
+    pub(crate) location: &'a str,
+    /// Hidden size.
+    pub(crate) hidden: usize,
+    /// Vocabulary rows.
+    pub(crate) vocab: usize,
+    /// Decoder layers, where the drafter says.
+    pub(crate) target_layers: Option<usize>,
+    /// Layers that it reads.
+    pub(crate) taps: &'a [usize],
+    /// Row of the embedding that fills the block.
+    pub(crate) mask_token: usize,
 }
 
 impl TargetConfig {

@@ -39,6 +39,7 @@ use slab::Slab;
 use stretch::{Output, Sharing, Stretch, halves};
 
 pub use lanes::BLOCK;
+pub use pack::planned;
 
 /// Rows below this are rotated by the calling thread alone: handing them out would cost more.
 const ROTATE_ALONE: usize = 4;
