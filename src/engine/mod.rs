@@ -4,6 +4,7 @@ pub mod api;
 pub mod backend;
 pub mod chat_template;
 pub mod decode;
+pub mod lattice;
 mod load;
 mod measure;
 pub mod model;
