@@ -116,8 +116,8 @@ fn greedy_decoding_through_200_random_trees_is_plain_decoding() {
     for name in HYBRIDS {
         let mut model = open(name);
         model.core.target.config.stop_tokens.clear();
-        for seed in 0..4 {
-            let prompt: Vec<u32> = (0..3 + 13 * seed).map(|_| dice.below(VOCAB) as u32).collect();
+        for seed in 0..8 {
+            let prompt: Vec<u32> = (0..3 + 7 * seed).map(|_| dice.below(VOCAB) as u32).collect();
             let off = settings(Mode::Off, 2, 1);
             let limit = 90;
             let plain =
