@@ -113,13 +113,13 @@ impl Model {
 
     /// Features of a row of the last forward.
     pub fn features(&self, row: usize) -> Vec<f32> {
-        self.core.backend.row(&self.core.target.features, row).to_vec()
+        self.core.backend.read(&self.core.target.features, row..row + 1).into_owned()
     }
 
     fn run(&mut self, ids: &[u32], rows: &Rows, caches: &mut [&mut Cache]) -> Vec<Vec<f32>> {
         let wanted: Vec<usize> = (0..ids.len()).collect();
         let Core { backend, target, .. } = &mut self.core;
         target.forward(backend, ids, rows, caches, &wanted);
-        wanted.iter().map(|&row| backend.row(&target.logits, row).to_vec()).collect()
+        wanted.iter().map(|&row| backend.read(&target.logits, row..row + 1).into_owned()).collect()
     }
 }
