@@ -36,7 +36,7 @@ pub fn costs<B: Backend>(core: &mut Core<B>) -> Option<Costs> {
     let ids: Vec<u32> = (0..32u32).map(|i| (i * 7 + 1) % vocab).collect();
     let Core { backend, target, drafter, .. } = core;
     let drafter = drafter.as_mut()?;
-    let mut cache = backend.cache(target.config.layers, &target.heads, target.is_exact());
+    let mut cache = target.cache(backend);
     // Nothing is prefilled: attention over zeros takes as long.
     backend.reserve(&mut cache, long + 32);
     let mut rows = Rows::default();
@@ -74,7 +74,7 @@ pub fn costs<B: Backend>(core: &mut Core<B>) -> Option<Costs> {
         deep.clear();
     }
 
-    let mut cache = backend.cache(drafter.config.layers.len(), &drafter.heads, target.is_exact());
+    let mut cache = drafter.cache(backend, target.is_exact());
     let whole = drafter.config.block_size;
     let mut sizes = vec![whole];
     if drafter.config.is_causal() {

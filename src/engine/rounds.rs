@@ -103,9 +103,8 @@ impl<B: Backend> Core<B> {
 
     /// A new sequence.
     pub fn sequence(&self, prompt: Vec<u32>, max_len: usize, stop_tokens: Vec<u32>, sampling: Sampling) -> Sequence<B> {
-        let exact = self.target.is_exact();
-        let cache = self.backend.cache(self.target.config.layers, &self.target.heads, exact);
-        let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads, exact));
+        let cache = self.target.cache(&self.backend);
+        let draft = self.drafter.as_ref().map(|d| d.cache(&self.backend, self.target.is_exact()));
         let features = self.backend.buf(self.drafter.as_ref().map_or(0, Drafter::feature_width));
         let mut sequence = Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft, features);
         if let Some(controller) = &self.controller {

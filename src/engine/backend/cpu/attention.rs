@@ -48,6 +48,7 @@ pub fn attend(
     match &cache.layers[layer] {
         LayerCache::F32(p) => attend_planes(level, cache, (&p.k, &p.v), kv_head, prefix, queries, scratch),
         LayerCache::F16(p) => attend_planes(level, cache, (&p.k, &p.v), kv_head, prefix, queries, scratch),
+        LayerCache::Delta(_) => panic!("layer {layer} keeps a recurrent state, not keys and values"),
     }
 }
 

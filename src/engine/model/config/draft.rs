@@ -64,7 +64,7 @@ pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Dra
         kv_heads,
         head_dim,
         eps: fields.optional_float("rms_norm_eps")?.unwrap_or(1e-6) as f32,
-        inv_freq: rope::from_json(&fields, head_dim, None)?,
+        inv_freq: rope::from_json(&fields, head_dim, None, None)?,
         layers: attention(&fields, top, nested, layer_count)?,
         block_size: fields.optional_size("block_size")?.unwrap_or(DEFAULT_BLOCK),
         mask_token: u32::try_from(mask).unwrap_or(u32::MAX),
