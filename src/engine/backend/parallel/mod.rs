@@ -257,6 +257,20 @@ where
         self.look(x, q, heads, rows, layer, caches, out);
     }
 
+    fn convolve(
+        &mut self,
+        x: &Self::Buf,
+        kernels: &Self::Buf,
+        at: usize,
+        base: &Self::Vector,
+        group: usize,
+        rows: &Rows,
+        out: &mut Self::Buf,
+        add: bool,
+    ) {
+        self.ranks[0].convolve(x.first(), kernels.first(), at, &base[0], group, rows, out.first_mut(), add);
+    }
+
     fn gate(&mut self, x: &mut Self::Buf, rows: usize, gates: &Self::Buf, column: usize) {
         match (x, gates) {
             (Buf::Shared(x), Buf::Shared(gates)) => {
