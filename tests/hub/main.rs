@@ -20,6 +20,8 @@ struct User {
     endpoint: String,
 }
 
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
 /// How a run ended.
 struct Ended {
     code: Option<i32>,
@@ -40,7 +42,7 @@ impl User {
         self.cache().join(format!("models--{}", id.replace('/', "--"))).join("snapshots").join(COMMIT)
     }
 
-    fn run(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
+    fn run(&self, args: &[&str], variables: Variables<'_>) -> Ended {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spectop"));
         command.args(args).stdin(Stdio::null()).env_clear();
         command.env("HOME", self.home.path()).env("HF_HOME", self.home.path().join("hf"));
@@ -54,7 +56,7 @@ impl User {
         Ended { code: output.status.code(), out: String::from_utf8_lossy(&output.stdout).into_owned(), told }
     }
 
-    fn refused(&self, args: &[&str], variables: &[(&str, &str)]) -> String {
+    fn refused(&self, args: &[&str], variables: Variables<'_>) -> String {
         let ended = self.run(args, variables);
         assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.told);
         ended.told
@@ -179,7 +181,7 @@ fn refusals_say_what_to_do() {
     ]);
     let user = User::of(&hub);
     let token = [("HF_TOKEN", "hf_secret")];
-    let cases: [(&str, &[(&str, &str)], &str); 11] = [
+    let cases: [(&str, Variables<'_>, &str); 11] = [
         ("acme/nothing", &[], "the hub has no such model, or it is private"),
         ("acme/nothing", &token, "whether your token may read it"),
         ("acme/two@v9", &[], "acme/two has no revision v9"),
