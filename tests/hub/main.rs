@@ -117,6 +117,25 @@ fn a_target_brings_its_drafter_and_is_fetched_once() {
     assert_eq!(asked, ["list", "list"], "a newer one is looked for, but nothing has changed");
 }
 
+/// What another program has fetched is used, and completed where something is missing.
+#[test]
+fn weights_without_a_tokenizer_are_completed() {
+    let hub = published();
+    let user = User::of(&hub);
+    user.well(&["setup", "--target", TARGET, "--no-draft"]);
+    let config = user.snapshot(TARGET).join("tokenizer_config.json");
+    fs::remove_file(&config).expect("gone");
+    hub.asked();
+    user.well(&["setup", "--target", TARGET, "--no-draft"]);
+    assert!(config.is_file());
+    let asked: Vec<String> = hub.asked().into_iter().map(|a| a.path).collect();
+    assert!(!asked.iter().any(|p| p == "model.safetensors"), "{asked:?}");
+
+    fs::remove_file(&config).expect("gone");
+    let lost = User { endpoint: "http://127.0.0.1:1".into(), home: user.home };
+    lost.well(&["setup", "--target", TARGET, "--no-draft"]);
+}
+
 #[test]
 fn offline_uses_what_is_there_and_says_what_is_not() {
     let hub = published();
@@ -272,6 +291,10 @@ fn inspect_and_models_tell_the_same_about_a_pair() {
     assert_eq!(entry(DRAFTER).map(|d| d["kind"].clone()), Some("drafter".into()));
     let text = user.well(&["models"]).out;
     assert!(text.lines().any(|l| l.starts_with(TARGET) && l.contains(DRAFTER)), "{text}");
+
+    // The drafter that is known and here is looked at without being named.
+    let alone: Value = serde_json::from_str(&user.well(&["inspect", TARGET, "--json"]).out).expect("JSON");
+    assert_eq!((&alone["pair"]["fits"], &alone["fit"][0]["plan"]), (&true.into(), &after["fit"][0]["plan"]));
 
     // Halves of two pairs: exit code 2, and the reason on the screen.
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/smollm2-135m-dflash").display().to_string();

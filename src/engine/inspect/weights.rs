@@ -67,9 +67,13 @@ pub(super) fn count(checkpoint: &Checkpoint) -> WeightFacts {
             }
             continue;
         }
-        parameters += elements;
         bytes += size as u64;
         tensors += 1;
+        // Lists of token ids are no parameters.
+        if matches!(dtype, DType::I32 | DType::I64 | DType::Bool) {
+            continue;
+        }
+        parameters += elements;
         match formats.iter_mut().find(|(d, _)| *d == dtype) {
             Some((_, n)) => *n += elements,
             None => formats.push((dtype, elements)),
