@@ -109,6 +109,10 @@ fn a_target_brings_its_drafter_and_is_fetched_once() {
     let weights = fs::read(&blob).expect("a blob");
     assert_eq!(blob.file_name().and_then(|n| n.to_str()), Some(&*sha256(&weights)));
 
+    // It goes by its name, not by the commit that its folder is called by.
+    let path = user.snapshot(TARGET).display().to_string();
+    assert!(user.well(&["inspect", &path]).out.starts_with("Qwen3-4B: qwen3 target"));
+
     let ended = user.well(&["generate", "hi", "--target", TARGET, "--max-tokens", "3", "--json"]);
     assert!(serde_json::from_str::<Value>(&ended.out).is_ok_and(|v| v.is_object()), "{}", ended.out);
     assert_eq!(hub.asked(), [], "what is there is not asked for again");

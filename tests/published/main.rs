@@ -190,9 +190,31 @@ fn broken_files_are_told_as_in_loading() {
     assert!(error().contains("model-00002-of-00003.safetensors") && error().contains("cut short"), "{}", error());
     std::fs::remove_file(&shard).expect("gone");
     assert!(error().contains("no such file"), "{}", error());
-    std::fs::write(folder.join("config.json"), "{").expect("a file");
     models::qwen3(&dir.path().join("whole"), 2560, 9728, true, 3);
     std::fs::remove_file(dir.path().join("whole/config.json")).expect("gone");
     let error = inspect(&ModelSource::Path(dir.path().join("whole"))).expect_err("no configuration").to_string();
     assert!(error.contains("there is no config.json beside the weights"), "{error}");
+}
+
+#[test]
+fn a_tensor_that_is_missing_or_has_another_shape_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("drafter");
+    let error = |change: &dyn Fn(&mut Vec<checkpoint::Tensor>)| {
+        models::drafter(&folder, 2560, 9728, &models::qwen3_drafter());
+        let config = std::fs::read(folder.join("config.json")).expect("a file");
+        let config = serde_json::from_slice(&config).expect("JSON");
+        let mut tensors = models::drafter_tensors(2560, 9728);
+        change(&mut tensors);
+        checkpoint::write(&folder, &config, &tensors, 1);
+        inspect(&ModelSource::Path(folder.clone())).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(error(&|_| {}), Ok(()));
+    let lacks = |name: &'static str| move |tensors: &mut Vec<checkpoint::Tensor>| tensors.retain(|(n, _)| n != name);
+    let told = error(&lacks("layers.0.mlp.up_proj.weight")).expect_err("a tensor is missing");
+    assert!(told.contains("has no tensor layers.0.mlp.up_proj.weight"), "{told}");
+    let told = error(&|tensors| tensors.retain(|(n, _)| !n.starts_with("layers.4."))).expect_err("a layer is missing");
+    assert!(told.contains("has no tensor layers.4."), "{told}");
+    let told = error(&|tensors| tensors.last_mut().expect("a tensor").1[0] = 2048).expect_err("another shape");
+    assert!(told.contains("layers.4.mlp.down_proj.weight: its shape is [2048, 9728]"), "{told}");
 }
