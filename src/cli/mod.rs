@@ -33,6 +33,7 @@ use std::sync::Arc;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::engine::api::{Precision, Resolve};
+use crate::engine::device::Device;
 use crate::engine::weights::hub;
 use crate::gpu::{DEFAULT_INTERVAL, Sampler};
 use crate::protocol::mode::{Mode, ModeRequest};
@@ -113,6 +114,9 @@ pub struct EngineArgs {
     /// Use the embedded toy pair: nothing is fetched.
     #[arg(long, global = true, conflicts_with_all = ["target", "draft"])]
     pub tiny: bool,
+    /// Where the models run: cpu, cuda:N, or auto (the first GPU if there is one).
+    #[arg(long, global = true, default_value_t = Device::Auto, value_name = "DEVICE")]
+    pub device: Device,
     /// Compute threads (0: one a core).
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub threads: usize,

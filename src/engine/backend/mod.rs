@@ -5,12 +5,15 @@
 //! and the cache contents it may see** — never on how many other rows share the call, nor on which slots they take.
 
 pub mod cpu;
+pub mod cuda;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
+
+use cuda::driver::Room;
 
 /// How a matrix is to be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,6 +192,10 @@ pub trait Backend: Send + 'static {
 
     /// Device, threads, kernels.
     fn info(&self) -> DeviceInfo;
+    /// The device's memory, where it is not the host's.
+    fn room(&self) -> Option<Room> {
+        None
+    }
     /// Packs tensors stacked along the out dimension; `select` keeps only these rows of the (single) tensor.
     fn pack(
         &self,
