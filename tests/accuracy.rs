@@ -18,7 +18,7 @@ fn logits(source: &ModelSource, precision: Precision, ids: &[u32]) -> Vec<Vec<f3
     let mut core = Core::load(Cpu::new(0), &checkpoint, None, precision, |_| {}).unwrap();
     let exact = core.target.is_exact();
     assert_eq!(exact, precision == Precision::F32);
-    let mut cache = core.backend.cache(core.target.config.layers, &core.target.heads, exact);
+    let mut cache = core.target.cache(&core.backend);
     core.backend.reserve(&mut cache, ids.len());
     let mut rows = Rows::default();
     rows.clear(ids.len().div_ceil(64));

@@ -6,6 +6,8 @@
 mod attention;
 #[path = "cuda/compile.rs"]
 mod compile;
+#[path = "cuda/delta.rs"]
+mod delta;
 #[path = "cuda/engine.rs"]
 mod engine;
 #[path = "cuda/products.rs"]

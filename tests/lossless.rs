@@ -7,7 +7,7 @@ use spectop::engine::api::Sampling;
 use spectop::engine::backend::cpu::Cpu;
 use spectop::engine::rounds::Core;
 use spectop::protocol::mode::Mode;
-use support::engine::{Dice, decode, default_core, settings, tiny_core};
+use support::engine::{Dice, decode, default_core, random_pair, settings, tiny_core};
 
 fn greedy(_: usize) -> Sampling {
     Sampling::default()
@@ -60,6 +60,24 @@ fn default_pair_is_lossless_in_every_mode_and_under_random_schedules() {
         }
     }
     schedules(&mut core, &prompts, 50, 40, 8);
+}
+
+/// A target with recurrent layers under a drafter that guesses at random: most drafts are wrong, so that every round
+/// has to take back what it tried.
+#[test]
+fn hybrid_pair_is_lossless_in_every_mode_and_under_random_schedules() {
+    let mut core = random_pair("qwen35-tied", "qwen35-tied-dflash");
+    core.target.config.stop_tokens.clear();
+    let mut dice = Dice(9);
+    let prompts: Vec<Vec<u32>> = [2, 15, 16, 40].map(|n| (0..n).map(|_| dice.below(95) as u32).collect()).into();
+    let off = settings(Mode::Off, 8, 1);
+    let plain: Vec<Vec<u32>> =
+        prompts.iter().map(|p| decode(&mut core, std::slice::from_ref(p), 64, greedy, |_, _| off).remove(0)).collect();
+    for mode in Mode::ALL {
+        let got = decode(&mut core, &prompts, 64, greedy, |_, _| settings(mode, 8, 24));
+        assert_eq!(got, plain, "{mode}");
+    }
+    schedules(&mut core, &prompts, 60, 64, 8);
 }
 
 fn prompts_of_the_story() -> Vec<Vec<u32>> {

@@ -30,7 +30,7 @@ fn the_default_target_can_be_fetched() {
 #[test]
 fn the_default_target_gets_the_embedded_drafter() {
     let Some(path) = support::target_gguf() else { return };
-    let pair = hub::resolve(Some(path), None, false, false)(&mut |_| {}).expect("a pair");
+    let pair = hub::resolve(hub::Ask { target: Some(path), ..hub::Ask::default() })(&mut |_| {}).expect("a pair");
     assert!(matches!(pair.draft, Some(ModelSource::Embedded(e)) if e.name == "smollm2-135m-dflash"));
     assert_eq!(pair.notice, None);
 }

@@ -211,7 +211,8 @@ fn models(args: &EngineArgs, dir: &Path) -> Result<(ModelSource, ModelSource), F
         return Ok((ModelSource::Path(target.clone()), ModelSource::Path(draft.clone())));
     }
     // A fixture without models of its own is one of the default pair.
-    let resolve = hub::resolve(target, draft, false, args.tiny);
+    let resolve =
+        hub::resolve(hub::Ask { target, draft, tiny: args.tiny, offline: args.offline, ..hub::Ask::default() });
     let pair = resolve(&mut |_| {}).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     if let (Some(notice), None) = (&pair.notice, &args.target) {
         return Err(Failure::new(Exit::Usage, notice.clone()));

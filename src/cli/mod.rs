@@ -10,7 +10,10 @@ pub mod config;
 pub mod conformance;
 pub mod dashboard;
 pub mod generate;
+pub mod inspect;
 pub mod loading;
+pub mod machine;
+pub mod models;
 pub mod out;
 pub mod png;
 #[cfg(unix)]
@@ -102,11 +105,13 @@ pub struct Cli {
 /// Options of the engine.
 #[derive(Debug, Clone, Args)]
 pub struct EngineArgs {
-    /// Target model: a GGUF file, or a folder with config.json and safetensors. Default: SmolLM2-135M-Instruct.
-    #[arg(long, global = true, value_name = "PATH")]
+    /// Target model: a GGUF file, a folder with config.json and safetensors, or a model of the Hugging Face hub
+    /// (owner/name, owner/name@revision, owner/name:file.gguf or owner/name:Q4_K_M). Default: SmolLM2-135M-Instruct.
+    #[arg(long, global = true, value_name = "PATH|REPO")]
     pub target: Option<PathBuf>,
-    /// Drafter: a folder with config.json and model.safetensors. Default: the one made for the target.
-    #[arg(long, global = true, value_name = "PATH")]
+    /// Drafter: a folder with config.json and model.safetensors, or a model of the hub. Default: the one made for the
+    /// target.
+    #[arg(long, global = true, value_name = "PATH|REPO")]
     pub draft: Option<PathBuf>,
     /// Run without a drafter.
     #[arg(long, global = true, conflicts_with = "draft")]
@@ -117,6 +122,9 @@ pub struct EngineArgs {
     /// Where the models run: cpu, cuda:N, or auto (the first GPU if there is one).
     #[arg(long, global = true, default_value_t = Device::Auto, value_name = "DEVICE")]
     pub device: Device,
+    /// Fetch nothing: use only what is on this machine (also HF_HUB_OFFLINE=1).
+    #[arg(long, global = true)]
+    pub offline: bool,
     /// Compute threads (0: one a core).
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub threads: usize,
@@ -143,7 +151,19 @@ pub struct EngineArgs {
 impl EngineArgs {
     /// How the pair is found.
     fn resolve(&self) -> Resolve {
-        hub::resolve(self.target.clone(), self.draft.clone(), self.no_draft, self.tiny)
+        hub::resolve(self.ask())
+    }
+
+    /// What they say about the pair.
+    pub fn ask(&self) -> hub::Ask {
+        hub::Ask {
+            target: self.target.clone(),
+            draft: self.draft.clone(),
+            no_draft: self.no_draft,
+            tiny: self.tiny,
+            offline: self.offline,
+            refresh: false,
+        }
     }
 
     /// A pair is named in one place: what the command line says about the target or the pair makes the drafter of the
@@ -250,7 +270,22 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Fetch and check the default target model.
+    /// Describe a model and its drafter from their headers, and say whether this machine can run them.
+    Inspect {
+        /// A GGUF file, a folder with config.json, or a model of the hub (owner/name); see also --draft.
+        #[arg(value_name = "PATH|REPO")]
+        model: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the models on this machine: what they are, which drafter belongs to them, whether they fit.
+    Models {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Fetch and check the default target model, or with --target a model of the hub and its drafter.
     Setup {
         /// Use this file instead of fetching.
         #[arg(long, value_name = "GGUF")]
@@ -398,6 +433,11 @@ fn dispatch(cli: Cli) -> Result<(), Failure> {
         Some(Command::BenchKernels(args)) => bench_kernels::run(engine, &args),
         Some(Command::Snapshot { client, json }) => snapshot::run(client, json),
         Some(Command::Conformance { dir, json }) => conformance::run(engine, &dir, json),
+        Some(Command::Inspect { model, json }) => inspect::run(engine, model, json),
+        Some(Command::Models { json }) => models::run(engine, json),
+        Some(Command::Setup { from, force }) if engine.target.is_some() || engine.draft.is_some() => {
+            setup::run_pair(engine, from.as_deref(), force)
+        }
         Some(Command::Setup { from, force }) => setup::run(from, force),
         #[cfg(target_os = "linux")]
         Some(Command::BenchUi(args)) => bench_ui::run(&args),

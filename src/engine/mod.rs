@@ -5,6 +5,8 @@ pub mod backend;
 pub mod chat_template;
 pub mod decode;
 pub mod device;
+pub mod inspect;
+pub mod lattice;
 mod load;
 mod measure;
 pub mod model;

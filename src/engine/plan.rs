@@ -4,7 +4,7 @@ use super::api::Precision;
 use super::backend::Store;
 use super::backend::cuda::driver::Room;
 use super::backend::cuda::pack::Layout;
-use super::model::config::{DraftConfig, TargetConfig};
+use super::model::config::{DraftConfig, Mixing, TargetConfig};
 use super::model::load::{draft_store, target_store};
 use super::weights::{Checkpoint, WeightsError};
 
@@ -18,6 +18,8 @@ const TABLES: u64 = 128 << 20;
 const SPARE: u64 = 20;
 /// A context below this is of no use.
 const LEAST_CONTEXT: u64 = 256;
+/// Slots that a layer with a recurrent state keeps beside it, after a prompt chunk.
+const LINES: usize = 256;
 /// Contexts are planned in pages.
 const PAGE: u64 = 64;
 
@@ -28,6 +30,8 @@ pub struct Need {
     pub weights: u64,
     /// Keys and values of target and drafter, a token.
     pub token: u64,
+    /// Recurrent states, a sequence.
+    pub sequence: u64,
     /// Activations and tables.
     pub workspace: u64,
 }
@@ -39,7 +43,12 @@ pub fn need(target: &Checkpoint, draft: Option<&Checkpoint>, precision: Precisio
     let (mut weights, formats) = weights(target, store)?;
     let exact = formats.iter().all(|&format| format == "F32");
     let element = if exact { 4 } else { 2 };
-    let mut token = 2 * (config.layers * config.kv_heads * config.head_dim) as u64 * element;
+    let attention = config.mixing.iter().filter(|&&mixing| mixing == Mixing::Attention).count();
+    let mut token = 2 * (attention * config.kv_heads * config.head_dim) as u64 * element;
+    let sequence = config.delta.as_ref().map_or(0, |d| {
+        let lines = LINES * (d.conv_width() + d.key_width() + d.value_width() + d.value_heads);
+        ((config.layers - attention) * (d.value_heads * d.key_dim * d.value_dim + lines) * 4) as u64
+    });
     let widest = (2 * config.intermediate + 4 * config.hidden + (config.heads + 2 * config.kv_heads) * config.head_dim)
         as u64
         * 2;
@@ -56,7 +65,7 @@ pub fn need(target: &Checkpoint, draft: Option<&Checkpoint>, precision: Precisio
         let features = (d.taps.len() * config.hidden) as u64;
         workspace += ROWS * features * 3 * 4 + LOGIT_ROWS * d.draft_vocab.unwrap_or(config.vocab) as u64 * 4;
     }
-    Ok(Need { weights, token, workspace })
+    Ok(Need { weights, token, sequence, workspace })
 }
 
 fn dtypes(checkpoint: &Checkpoint) -> Vec<super::weights::DType> {
@@ -92,7 +101,8 @@ pub fn context(
     device: &str,
 ) -> Result<usize, String> {
     let usable = room.free.saturating_sub(room.total / SPARE);
-    let fixed = need.weights + need.workspace;
+    let states = need.sequence * sequences as u64;
+    let fixed = need.weights + need.workspace + states;
     let each = need.token * sequences as u64;
     let fits = usable.saturating_sub(fixed) / each.max(1) / PAGE * PAGE;
     let wanted = wanted as u64;
@@ -105,7 +115,7 @@ pub fn context(
         "the models do not fit on {device}: {:.1} GiB of weights, {:.1} GiB of working memory and {:.1} GiB of caches ({sequences} sequences of {least} tokens) make {:.1} GiB, and {:.1} of its {:.1} GiB can be had; {}",
         gib(need.weights),
         gib(need.workspace),
-        gib(each * least),
+        gib(each * least + states),
         gib(fixed + each * least),
         gib(usable),
         gib(room.total),
@@ -125,7 +135,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
     /// Roughly an 8B model in BF16 and its drafter.
-    const LARGE: Need = Need { weights: 18 * GIB, token: 160 << 10, workspace: GIB };
+    const LARGE: Need = Need { weights: 18 * GIB, token: 160 << 10, sequence: 0, workspace: GIB };
 
     fn plan(free: u64, total: u64, wanted: usize, asked: bool) -> Result<usize, String> {
         let room = Room { free: free * GIB, total: total * GIB };

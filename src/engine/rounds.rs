@@ -19,7 +19,7 @@ use super::api::{Precision, Sampling};
 use super::backend::{Backend, Best, Row, Rows};
 use super::decode::Proposal;
 use super::decode::accept::accept;
-use super::decode::controller::{Controller, Setting};
+use super::decode::controller::{Controller, Drafted, Setting};
 use super::decode::propose::{Slate, propose};
 use super::model::drafter::{Drafter, Job};
 use super::model::load::{draft_store, target_store};
@@ -103,9 +103,8 @@ impl<B: Backend> Core<B> {
 
     /// A new sequence.
     pub fn sequence(&self, prompt: Vec<u32>, max_len: usize, stop_tokens: Vec<u32>, sampling: Sampling) -> Sequence<B> {
-        let exact = self.target.is_exact();
-        let cache = self.backend.cache(self.target.config.layers, &self.target.heads, exact);
-        let draft = self.drafter.as_ref().map(|d| self.backend.cache(d.config.layers.len(), &d.heads, exact));
+        let cache = self.target.cache(&self.backend);
+        let draft = self.drafter.as_ref().map(|d| d.cache(&self.backend, self.target.is_exact()));
         let features = self.backend.buf(self.drafter.as_ref().map_or(0, Drafter::feature_width));
         let mut sequence = Sequence::new(prompt, max_len, stop_tokens, sampling, cache, draft, features);
         if let Some(controller) = &self.controller {
@@ -118,8 +117,10 @@ impl<B: Backend> Core<B> {
     pub fn round(&mut self, work: &mut [Work<'_, B>]) -> (Vec<Outcome>, StageTimes) {
         let mut times = StageTimes::default();
         let started = Instant::now();
-        let drafting = work.iter().map(|w| w.sequence.waiting_features()).max().unwrap_or(0);
-        let contexts: Vec<usize> = work.iter().map(|w| w.sequence.cached).collect();
+        let before: Vec<Before> = work
+            .iter()
+            .map(|w| Before { context: w.sequence.cached, waiting: w.sequence.waiting_features() })
+            .collect();
         let rows_of = self.draft(work);
         times.draft = lap(started);
         let building = Instant::now();
@@ -130,10 +131,7 @@ impl<B: Backend> Core<B> {
         times.verify = lap(verifying);
         let committing = Instant::now();
         let outcomes = self.commit(work, proposals, &spans);
-        // A pass that first has to bring many tokens into the drafter's cache says nothing about the next one.
-        let usual = self.drafter.as_ref().is_some_and(|d| drafting <= d.config.block_size);
-        let draft = usual.then_some(times.draft);
-        self.learn(work, &outcomes, &rows_of, draft, times.verify, &contexts);
+        self.learn(work, &outcomes, &rows_of, &times, &before);
         times.commit = lap(committing);
         (outcomes, times)
     }
@@ -145,20 +143,35 @@ impl<B: Backend> Core<B> {
         let mut jobs = Vec::new();
         let mut caches = Vec::new();
         let mut next = 0;
+        let sequences = work.len();
         for (w, range) in work.iter_mut().zip(&mut ranges) {
             let sequence = &mut *w.sequence;
-            let block = match w.task {
-                // The whole block is drafted even where fewer tokens may follow: the number of slots changes every
-                // prediction of a bidirectional drafter. Surplus slots are left out of the proposal.
-                Task::Decode(settings)
-                    if settings.mode.drafts()
-                        && sequence.useful_drafts() > 0
-                        && (settings.mode != Mode::Auto || (self.controller.is_some() && sequence.habit.drafts())) =>
-                {
-                    Some((sequence.seed(), settings.block_size))
+            let most = match w.task {
+                // A bidirectional drafter's predictions depend on the number of slots, so it gets its whole block even
+                // where fewer tokens may follow; surplus slots are left out of the proposal.
+                Task::Decode(settings) if drafter.config.is_causal() => {
+                    settings.block_size.min(sequence.useful_drafts() + 1)
                 }
-                _ if sequence.must_flush() => None,
-                _ => continue,
+                Task::Decode(settings) => settings.block_size,
+                Task::Prefill(_) => 0,
+            };
+            let slots = match w.task {
+                Task::Decode(settings) if settings.mode.drafts() && sequence.useful_drafts() > 0 => {
+                    match (settings.mode, &self.controller) {
+                        (Mode::Auto, None) => None,
+                        (Mode::Auto, Some(controller)) => {
+                            let at = Setting { others: sequences - 1, sequences, context: sequence.cached };
+                            controller.slots(&sequence.habit, most, sequence.waiting_features(), at)
+                        }
+                        _ => Some(most),
+                    }
+                }
+                _ => None,
+            };
+            let block = match slots {
+                Some(slots) => Some((sequence.seed(), slots)),
+                None if sequence.must_flush() => None,
+                None => continue,
             };
             if let Some((_, size)) = block {
                 *range = next..next + size - 1;
@@ -324,45 +337,60 @@ impl<B: Backend> Core<B> {
 }
 
 impl<B: Backend> Core<B> {
-    /// Tells the controller what the round cost and what its drafts were worth. `draft` is the time of a usual drafter
-    /// pass, `contexts` what each sequence had in its cache before.
+    /// Tells the controller what the round cost and what its drafts were worth. `before` is how the sequences stood.
     fn learn(
         &mut self,
         work: &mut [Work<'_, B>],
         outcomes: &[Outcome],
         drafted: &[std::ops::Range<usize>],
-        draft: Option<f64>,
-        verify: f64,
-        contexts: &[usize],
+        times: &StageTimes,
+        before: &[Before],
     ) {
         let Some(controller) = &mut self.controller else { return };
-        let auto = |w: &Work<'_, B>| matches!(w.task, Task::Decode(s) if s.mode == Mode::Auto);
+        let decodes = |w: &Work<'_, B>| matches!(w.task, Task::Decode(_));
         let drafts = drafted.iter().filter(|r| !r.is_empty()).count();
         let total: usize = outcomes.iter().map(|o| o.rows).sum();
-        let sequences = work.iter().filter(|w| matches!(w.task, Task::Decode(_))).count();
-        if let [only] = work
-            && auto(only)
+        let sequences = work.iter().filter(|w| decodes(w)).count();
+        let draft_ms = times.draft + times.build;
+        if let ([only], [range], [start]) = (&*work, drafted, before)
+            && decodes(only)
         {
-            controller.observe(draft.filter(|_| drafts > 0), total, contexts[0], verify);
+            controller.costs().verified(total, start.context, times.verify);
+            if !range.is_empty() {
+                controller.costs().drafted(range.len() + 1, start.waiting, draft_ms);
+            }
         }
-        for (((w, outcome), range), &context) in work.iter_mut().zip(outcomes).zip(drafted).zip(contexts) {
-            if !auto(w) {
+        for (((w, outcome), range), start) in work.iter_mut().zip(outcomes).zip(drafted).zip(before) {
+            let (Task::Decode(settings), Some(walk)) = (w.task, &outcome.walk) else { continue };
+            controller.saw(&outcome.proposal.tree, &walk.path);
+            if settings.mode != Mode::Auto {
                 continue;
             }
+            let at = Setting { others: total - outcome.rows, sequences, context: start.context };
+            let waiting = w.sequence.waiting_features();
             let habit = &mut w.sequence.habit;
-            match &outcome.walk {
-                Some(walk) if !range.is_empty() => {
-                    let at = Setting { others: total - outcome.rows, sequences, context };
-                    let share = draft.map(|ms| ms / drafts as f64);
-                    controller.learn(habit, &outcome.proposal.tree, &walk.path, share, at);
-                }
-                _ => {
-                    habit.passed();
-                    controller.rests(habit.pause());
-                }
+            if range.is_empty() {
+                controller.rested(habit, waiting, at);
+                continue;
             }
+            let round = Drafted {
+                slots: range.len() + 1,
+                waiting: start.waiting,
+                rows: outcome.rows,
+                tokens: walk.path.len(),
+                draft_ms: (drafts > 1).then(|| draft_ms / drafts as f64),
+            };
+            controller.earned(habit, &round, at);
         }
     }
+}
+
+/// How a sequence stood before a round.
+struct Before {
+    /// Tokens in the target's cache.
+    context: usize,
+    /// Tokens that the drafter had not seen.
+    waiting: usize,
 }
 
 /// Where a sequence's rows are in a forward.

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvError, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, TryRecvError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -17,7 +18,6 @@ use crate::protocol::mode::{Limits, Mode, ModeChange, ModeRequest, ModeSettings}
 
 use super::api::{Delta, EngineError};
 use super::backend::Backend;
-use super::decode::controller::Controller;
 use super::measure;
 use super::rounds::{Core, Task, Work};
 use super::session::{Clock, Queued, Session};
@@ -32,6 +32,15 @@ const PREFILL_LEAST: usize = 16;
 
 /// Largest tree that `auto` considers.
 const AUTO_NODES: usize = 31;
+
+/// How long nobody may want anything before costs are measured unasked.
+const BEFORE_MEASURING: Duration = Duration::from_secs(1);
+
+/// What is answered, in part, to learn what drafts are worth: code and prose, since drafters differ most there.
+const REHEARSAL: [&str; 2] = [
+    "Write a Python function that checks whether a string is a palindrome.",
+    "Explain in a few sentences why leaves change their colour in autumn.",
+];
 
 /// What handles ask of the thread.
 pub enum Command {
@@ -162,10 +171,16 @@ impl<'a, B: Backend> Scheduler<'a, B> {
     fn take_commands(&mut self) {
         loop {
             let idle = self.running.is_empty() && self.queue.is_empty();
-            let command = if idle {
-                self.commands.recv().map_err(|RecvError| TryRecvError::Disconnected)
-            } else {
-                self.commands.try_recv()
+            let command = match (idle, self.may_prepare()) {
+                (false, _) => self.commands.try_recv(),
+                (true, false) => self.commands.recv().map_err(|RecvError| TryRecvError::Disconnected),
+                (true, true) => match self.commands.recv_timeout(BEFORE_MEASURING) {
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.prepare_now();
+                        continue;
+                    }
+                    other => other.map_err(|_| TryRecvError::Disconnected),
+                },
             };
             match command {
                 Ok(Command::Submit(queued)) => {
@@ -213,15 +228,38 @@ impl<'a, B: Backend> Scheduler<'a, B> {
         Ok(change)
     }
 
-    /// `auto` needs to know this machine's costs; they are measured when it is first asked for (under two seconds).
+    /// `auto` needs to know this machine's costs: they are measured while nobody asks for anything, or when somebody
+    /// asks for `auto` before that.
     fn prepare(&mut self, settings: &ModeSettings) {
-        if settings.mode != Mode::Auto || self.core.controller.is_some() {
-            return;
+        if settings.mode == Mode::Auto && self.may_prepare() {
+            self.prepare_now();
         }
-        if let Some(costs) = measure::costs(&mut self.core) {
-            let points: Vec<String> = costs.verify.iter().map(|(n, ms)| format!("{n}: {ms:.1}")).collect();
-            let message = format!("measured: draft {:.1} ms, verify by rows {} ms", costs.draft, points.join(", "));
-            self.core.controller = Some(Controller::new(costs, AUTO_NODES));
+    }
+
+    fn may_prepare(&self) -> bool {
+        self.core.controller.is_none() && self.core.drafter.is_some()
+    }
+
+    fn prepare_now(&mut self) {
+        let started = Instant::now();
+        let prompts = REHEARSAL.iter().filter_map(|text| {
+            let message = serde_json::json!({"role": "user", "content": text});
+            self.text.encode_chat(&[message]).ok()
+        });
+        let prompts = prompts.collect();
+        if let Some(mut controller) = measure::controller(&mut self.core, AUTO_NODES, prompts) {
+            let costs = controller.costs();
+            let points: Vec<String> =
+                [1, 2, 4, 8, 16, 32].iter().map(|&n| format!("{n}: {:.1}", costs.verify_ms(n, 64))).collect();
+            let block = self.core.drafter.as_ref().map_or(0, |d| d.config.block_size);
+            let message = format!(
+                "measured for auto in {:.1} s: draft of {block} slots {:.1} ms, verify by rows {} ms; a drafting round is worth {:+.2} tokens over plain decoding",
+                started.elapsed().as_secs_f64(),
+                costs.draft_ms(block),
+                points.join(", "),
+                controller.habit().worth(),
+            );
+            self.core.controller = Some(controller);
             self.shared.log(Level::Info, "engine", message);
         }
     }
@@ -254,8 +292,9 @@ impl<'a, B: Backend> Scheduler<'a, B> {
             let max_len = prompt.len().saturating_add(queued.request.max_tokens).min(self.limits.context);
             let stops =
                 if queued.request.ignore_eos { Vec::new() } else { self.core.target.config.stop_tokens.clone() };
-            let sequence = self.core.sequence(prompt, max_len, stops, queued.request.sampling);
+            // First, since a sequence starts with what the controller knows.
             self.prepare(&self.settings.with(queued.request.mode));
+            let sequence = self.core.sequence(prompt, max_len, stops, queued.request.sampling);
             let session = Session::start(*queued, sequence, self.shared.clock());
             self.shared.publish(Event::Request(session.started_event(self.text)));
             self.running.push(session);

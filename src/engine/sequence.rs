@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 
 use super::api::Sampling;
 use super::backend::Backend;
-use super::decode::controller::Habit;
+use super::decode::habit::Habit;
 use super::sampler;
 
 /// Feature rows that may wait before they are projected into the drafter's cache although nothing is drafted: bounds

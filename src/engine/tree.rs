@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// The drafter's candidates: for each of `L` slots the `k` most probable tokens, most probable first.
+/// The candidates of a drafter whose slots do not depend on each other: for each of `L` slots the `k` most probable tokens, most probable first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Slots {
     /// Candidates per slot.
@@ -30,6 +30,32 @@ impl Slots {
 
     fn at(&self, slot: usize, rank: usize) -> (u32, f32) {
         (self.ids[slot * self.k + rank], self.logprobs[slot * self.k + rank])
+    }
+}
+
+/// What trees are built from.
+pub trait Candidates {
+    /// Number of slots (`L`).
+    fn slots(&self) -> usize;
+    /// Candidates a slot.
+    fn k(&self) -> usize;
+    /// The candidate of this rank in a slot, behind candidate `above` of the slot before (0 behind the seed): its index
+    /// in the slot, its token, its log-probability.
+    fn at(&self, slot: usize, above: usize, rank: usize) -> (usize, u32, f32);
+}
+
+impl Candidates for Slots {
+    fn slots(&self) -> usize {
+        self.len()
+    }
+
+    fn k(&self) -> usize {
+        self.k
+    }
+
+    fn at(&self, slot: usize, _above: usize, rank: usize) -> (usize, u32, f32) {
+        let (id, logprob) = self.at(slot, rank);
+        (rank, id, logprob)
     }
 }
 
@@ -77,6 +103,8 @@ struct Entry {
     weight: f64,
     ranks: Vec<u16>,
     parent: usize,
+    /// The parent's candidate.
+    above: usize,
 }
 
 impl PartialEq for Entry {
@@ -137,11 +165,11 @@ impl Tree {
 
     /// The `budget` heaviest prefixes, a prefix weighing the product of its tokens' draft probabilities. Indices are
     /// in order of falling weight; ties go to the lexicographically smaller list of ranks.
-    pub fn best_first(slots: &Slots, budget: usize) -> Self {
+    pub fn best_first(slots: &impl Candidates, budget: usize) -> Self {
         let mut tree = Self::default();
         let mut heap = BinaryHeap::new();
-        if !slots.is_empty() {
-            heap.push(Entry { weight: f64::from(slots.at(0, 0).1), ranks: vec![0], parent: 0 });
+        if slots.slots() > 0 {
+            heap.push(Entry { weight: f64::from(slots.at(0, 0, 0).2), ranks: vec![0], parent: 0, above: 0 });
         }
         tree.grow(slots, budget, heap);
         tree
@@ -149,45 +177,51 @@ impl Tree {
 
     /// Like [`Tree::best_first`], but the whole most probable chain is put in first, so that the tree never accepts
     /// less than the chain would.
-    pub fn chain_seeded(slots: &Slots, budget: usize) -> Self {
-        let length = slots.len().min(budget);
-        let mut tree = Self::chain((0..length).map(|slot| slots.at(slot, 0)));
+    pub fn chain_seeded(slots: &impl Candidates, budget: usize) -> Self {
+        let length = slots.slots().min(budget);
+        let mut tree = Self::default();
         let mut heap = BinaryHeap::new();
-        let mut weight = 0.0;
+        let (mut weight, mut above) = (0.0, 0);
         for slot in 0..length {
-            if slots.k > 1 {
+            let (index, id, logprob) = slots.at(slot, above, 0);
+            tree.add((id, logprob), slot, slot + 1);
+            if slots.k() > 1 {
                 let mut ranks = vec![0; slot];
                 ranks.push(1);
-                heap.push(Entry { weight: weight + f64::from(slots.at(slot, 1).1), ranks, parent: slot });
+                let next = f64::from(slots.at(slot, above, 1).2);
+                heap.push(Entry { weight: weight + next, ranks, parent: slot, above });
             }
-            weight += f64::from(slots.at(slot, 0).1);
+            weight += f64::from(logprob);
+            above = index;
         }
         tree.grow(slots, budget, heap);
         tree
     }
 
-    fn grow(&mut self, slots: &Slots, budget: usize, mut heap: BinaryHeap<Entry>) {
+    fn grow(&mut self, slots: &impl Candidates, budget: usize, mut heap: BinaryHeap<Entry>) {
         while self.len() < budget {
             let Some(entry) = heap.pop() else { break };
-            let depth = entry.ranks.len();
-            let rank = usize::from(entry.ranks[depth - 1]);
-            let candidate = slots.at(depth - 1, rank);
-            let node = self.add(candidate, entry.parent, depth);
-            if rank + 1 < slots.k {
-                let next = f64::from(slots.at(depth - 1, rank + 1).1);
-                let mut ranks = entry.ranks.clone();
+            let Entry { weight, ranks, parent, above } = entry;
+            let depth = ranks.len();
+            let rank = usize::from(ranks[depth - 1]);
+            let (index, id, logprob) = slots.at(depth - 1, above, rank);
+            let node = self.add((id, logprob), parent, depth);
+            if rank + 1 < slots.k() {
+                let next = f64::from(slots.at(depth - 1, above, rank + 1).2);
+                let mut ranks = ranks.clone();
                 ranks[depth - 1] += 1;
-                heap.push(Entry { weight: entry.weight - f64::from(candidate.1) + next, ranks, parent: entry.parent });
+                heap.push(Entry { weight: weight - f64::from(logprob) + next, ranks, parent, above });
             }
-            if depth < slots.len() {
-                let mut ranks = entry.ranks;
+            if depth < slots.slots() {
+                let mut ranks = ranks;
                 ranks.push(0);
-                heap.push(Entry { weight: entry.weight + f64::from(slots.at(depth, 0).1), ranks, parent: node });
+                let next = f64::from(slots.at(depth, index, 0).2);
+                heap.push(Entry { weight: weight + next, ranks, parent: node, above: index });
             }
         }
         self.left_out.extend(std::iter::from_fn(|| heap.pop()).take(LEFT_OUT).map(|entry| {
             let depth = entry.ranks.len();
-            let (token, logprob) = slots.at(depth - 1, usize::from(entry.ranks[depth - 1]));
+            let (_, token, logprob) = slots.at(depth - 1, entry.above, usize::from(entry.ranks[depth - 1]));
             LeftOut { token, logprob, parent: entry.parent, depth }
         }));
     }

@@ -55,7 +55,7 @@ fn decode<B: Backend>(
 
 #[test]
 fn greedy_text_is_that_of_the_cpu_in_every_mode() {
-    let limit = 16;
+    let limit = 12;
     let (want, _) = decode(&mut core(Cpu::new(1), Precision::F32), limit, 0.0, |_, _| (Mode::Off, 0, 0));
     let mut gpu = core(Simulated::backend(), Precision::F32);
     let (plain, rounds) = decode(&mut gpu, limit, 0.0, |_, _| (Mode::Off, 0, 0));

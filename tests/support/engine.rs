@@ -19,11 +19,20 @@ pub fn default_core() -> Option<Core<Cpu>> {
     Some(load(&ModelSource::Path(target), &ModelSource::Embedded(&bundle::SMOLLM2_DRAFT), 1))
 }
 
+/// A pair from the random checkpoints, in F32.
+pub fn random_pair(target: &str, draft: &str) -> Core<Cpu> {
+    let [target, draft] = [target, draft].map(|name| ModelSource::Path(super::checkpoint::hf(name)));
+    load_as(&target, &draft, 1, Precision::F32)
+}
+
 fn load(target: &ModelSource, draft: &ModelSource, threads: usize) -> Core<Cpu> {
+    load_as(target, draft, threads, Precision::Auto)
+}
+
+fn load_as(target: &ModelSource, draft: &ModelSource, threads: usize, precision: Precision) -> Core<Cpu> {
     let target = Checkpoint::open(target).expect("the target opens");
     let draft = Checkpoint::open(draft).expect("the drafter opens");
-    let mut core =
-        Core::load(Cpu::new(threads), &target, Some(&draft), Precision::Auto, |_| {}).expect("the pair loads");
+    let mut core = Core::load(Cpu::new(threads), &target, Some(&draft), precision, |_| {}).expect("the pair loads");
     // Made-up costs, on which drafting pays: `auto` must draft to be tested.
     let costs =
         Costs { draft: 0.1, verify: vec![(1, 1.0), (8, 1.2), (32, 2.0)], contexts: [64, 1024], deep: Vec::new() };

@@ -2,8 +2,10 @@
 
 #![allow(dead_code)] // every test file is a crate of its own and uses a part of this
 
+pub mod checkpoint;
 pub mod engine;
 pub mod gguf;
+pub mod hybrid_gguf;
 
 use std::path::PathBuf;
 

@@ -6,14 +6,15 @@
 
 pub mod cpu;
 pub mod cuda;
+pub mod delta;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
-
 use cuda::driver::Room;
+use delta::{DeltaNet, DeltaShape};
 
 /// How a matrix is to be held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +90,22 @@ impl Rows {
         }
     }
 
+    /// The cache slot before a row on its own path: its parent in a tree, the slot before in a chain. `None` at the
+    /// start of the sequence. Parents stand before their children, so it is the last of the slots that the row sees
+    /// beside its own.
+    pub fn before(&self, row: usize) -> Option<usize> {
+        let Row { slot, ref prefix, .. } = self.rows[row];
+        let own = slot - prefix.end;
+        let mask = self.mask(row);
+        (0..=own / 64)
+            .rev()
+            .find_map(|word| {
+                let seen = if word == own / 64 { mask[word] & ((1 << (own % 64)) - 1) } else { mask[word] };
+                (seen != 0).then(|| prefix.end + word * 64 + 63 - seen.leading_zeros() as usize)
+            })
+            .or_else(|| prefix.end.checked_sub(1))
+    }
+
     /// Mask of a row.
     pub fn mask(&self, row: usize) -> &[u64] {
         &self.masks[row * self.words..(row + 1) * self.words]
@@ -104,9 +121,9 @@ pub struct Heads {
     pub kv_heads: usize,
     /// Width of a head.
     pub head_dim: usize,
-    /// RoPE inverse frequencies, `head_dim / 2`.
+    /// RoPE inverse frequencies: `head_dim / 2`, or fewer where only the first `2 · len` elements of a head rotate.
     pub inv_freq: Vec<f32>,
-    /// Pairs `(2j, 2j+1)` instead of `(j, j + hd/2)`.
+    /// Pairs `(2j, 2j+1)` instead of `(j, j + len)`.
     pub interleaved: bool,
     /// Epsilon of the per-head norms.
     pub eps: f32,
@@ -122,6 +139,15 @@ impl Heads {
     pub fn kv_width(&self) -> usize {
         self.kv_heads * self.head_dim
     }
+}
+
+/// What a layer keeps between rounds.
+#[derive(Debug, Clone, Copy)]
+pub enum Keeps<'a> {
+    /// Keys and values of every slot. The heads of all such layers of a cache have one shape.
+    Attention(&'a Heads),
+    /// A recurrent state.
+    Delta(&'a DeltaShape),
 }
 
 /// Where queries, keys and values stand in a row of activations.
@@ -187,7 +213,7 @@ pub trait Backend: Send + 'static {
     type Vector: Send;
     /// Activations, `[rows, width]`, F32, growing on demand. Growth keeps what is there.
     type Buf: Send;
-    /// K and V of one session for all layers of one model.
+    /// K and V, or recurrent state, of one session for all layers of one model.
     type Cache: Send;
 
     /// Device, threads, kernels.
@@ -209,8 +235,9 @@ pub trait Backend: Send + 'static {
     fn vector(&self, values: Vec<f32>) -> Result<Self::Vector, WeightsError>;
     /// An empty buffer of this width.
     fn buf(&self, width: usize) -> Self::Buf;
-    /// An empty cache. `exact` asks for F32 elements; otherwise the device may keep fewer bits.
-    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> Self::Cache;
+    /// An empty cache for these layers. `exact` asks for F32 keys and values; otherwise the device may keep fewer bits.
+    /// Recurrent states are F32 always.
+    fn cache(&self, layers: &[Keeps<'_>], exact: bool) -> Self::Cache;
     /// Makes room for `slots` slots.
     fn reserve(&self, cache: &mut Self::Cache, slots: usize);
 
@@ -255,6 +282,25 @@ pub trait Backend: Send + 'static {
         caches: &[&mut Self::Cache],
         out: &mut Self::Buf,
     );
+    /// `x = x · σ(gates)` of the first `rows` rows; the gates begin at this column.
+    fn gate(&mut self, x: &mut Self::Buf, rows: usize, gates: &Self::Buf, column: usize);
+    /// A layer with a recurrent state: convolution, gated delta rule ([`delta`] says how), output norm and gate.
+    /// Rows of `x` are `[queries | keys | values | z]`, those of `gates` `[b | a]`; `out` gets `[rows, value_width]`.
+    ///
+    /// Slots below a row's `prefix.end` count as committed, as they lie; what lies at slots from there on is forgotten.
+    /// A cache cannot go back behind the last anchor before its committed slots: a call that does starts anew from an
+    /// empty state, and so does one that leaves out slots.
+    #[allow(clippy::too_many_arguments)]
+    fn delta(
+        &mut self,
+        x: &Self::Buf,
+        gates: &Self::Buf,
+        net: &DeltaNet<Self::Vector>,
+        rows: &Rows,
+        layer: usize,
+        caches: &mut [&mut Self::Cache],
+        out: &mut Self::Buf,
+    );
     /// `out[at + i] = x[pick[i]]`; rows of `out` before `at` stay.
     fn gather(&mut self, x: &Self::Buf, pick: &[usize], out: &mut Self::Buf, at: usize);
     /// Copies rows of `x` into `out` from this column on.
@@ -266,6 +312,6 @@ pub trait Backend: Send + 'static {
     /// The `k` greatest entries (all of them where a row has fewer) of each of these rows as `(index, log-probability)`,
     /// greatest first, ties to the lower index; rows one after the other.
     fn top(&mut self, x: &Self::Buf, rows: Range<usize>, k: usize) -> Vec<(u32, f32)>;
-    /// Moves slots `base + path[j]` to `base + j` in every layer. `path` rises.
+    /// Moves slots `base + path[j]` to `base + j` in every layer, of whichever kind. `path` rises.
     fn keep(&mut self, cache: &mut Self::Cache, base: usize, path: &[usize]);
 }

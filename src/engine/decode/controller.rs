@@ -1,17 +1,23 @@
 //! Mode `auto`: picks plain decoding, a chain length or a tree size every round from measured costs and calibrated
 //! draft probabilities (specification 2.10). Pure: times come in as numbers.
 //!
-//! Let `C_d` be the time of a drafter pass and `C_v(n)` that of a verify pass with `n` rows. Plain decoding yields
-//! `θ₀ = 1 / C_v(1)` tokens a millisecond. A drafting round that verifies a set of nodes with acceptance probabilities
-//! `a_i` yields `1 + Σ a_i` tokens in `C_d + C_v(1 + nodes)`. Once the draft is there `C_d` is spent, so what is verified
-//! is the set with the greatest `1 + Σ a_i − θ·C_v(1 + nodes)`: its worth over what the time would have given otherwise.
-//! Whether to draft at all follows from what drafting rounds earned lately by that same measure; when they lose, plain
-//! rounds take over, and drafting is tried again after a pause that doubles each time. What one sequence learnt about the
-//! drafter the next one starts with.
+//! Let `C_d(b)` be the time of a drafter pass with `b` slots and `C_v(n)` that of a verify pass with `n` rows. Plain
+//! decoding yields `θ₀ = 1 / C_v(1)` tokens a millisecond. A drafting round that verifies a set of nodes with acceptance
+//! probabilities `a_i` yields `1 + Σ a_i` tokens in `C_d + C_v(1 + nodes)`. Three decisions follow:
+//!
+//! 1. *Whether to draft*: by what drafting rounds have been worth lately, kept as an account of time ([`Habit`]). What one
+//!    sequence learnt about the drafter the next one starts with; a rehearsal at start-up teaches the first.
+//! 2. *How many slots*: where shorter blocks cost less (a causal drafter's predictions do not depend on later slots), the
+//!    number with the greatest rate by how often rounds got to each depth.
+//! 3. *What to verify*: once the draft is there `C_d` is spent, so the set with the greatest `1 + Σ a_i − θ·C_v(1 + nodes)`,
+//!    its worth over what the time would have given otherwise.
 
 use crate::engine::tree::{Slots, Tree};
 use crate::protocol::event::Forecast;
 use crate::protocol::mode::Mode;
+
+use super::costs::Costs;
+use super::habit::{Habit, Yield};
 
 /// Probability classes of the calibration: a node's draft probability, in steps of a factor `e^0.5`.
 const CLASSES: usize = 12;
@@ -21,64 +27,12 @@ const DEPTHS: usize = 4;
 const PRIOR: f64 = 4.0;
 /// What a past observation keeps of its weight with each new one.
 const FADE: f64 = 0.998;
-/// Share of a new observation in running costs.
-const COST_STEP: f64 = 0.05;
-/// Share of a new round in the running worth of drafting.
-const WORTH_STEP: f64 = 0.2;
-/// Share of a new round in the running rate of drafting.
-const RATE_STEP: f64 = 0.1;
-/// Drafting rounds of one trial.
-const TRIAL: u32 = 4;
-/// Drafting rounds of a trial after one that lost.
-const SHORT_TRIAL: u32 = 2;
-/// Plain rounds before drafting is tried again, at first and at most.
-const PAUSE: [u32; 2] = [32, 512];
-
-/// Times of verify passes by rows: rows and milliseconds, rows rising, at least one entry.
-pub type Curve = Vec<(usize, f64)>;
-
-/// Measured times, milliseconds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Costs {
-    /// One drafter pass for one sequence.
-    pub draft: f64,
-    /// Verify passes over a short context.
-    pub verify: Curve,
-    /// The two contexts that were measured, in tokens.
-    pub contexts: [usize; 2],
-    /// Verify passes over the long one; empty where it was not measured.
-    pub deep: Curve,
-}
-
-/// Between measured points a straight line, beyond them the last slope.
-fn read(points: &Curve, rows: usize) -> f64 {
-    let Some(after) = points.iter().position(|p| p.0 >= rows) else {
-        let n = points.len();
-        let (x1, y1) = points[n - 1];
-        let slope =
-            if n > 1 { (y1 - points[n - 2].1).max(0.0) / (x1 - points[n - 2].0) as f64 } else { y1 / x1 as f64 };
-        return y1 + slope * (rows - x1) as f64;
-    };
-    if after == 0 || points[after].0 == rows {
-        return points[after].1;
-    }
-    let ((x0, y0), (x1, y1)) = (points[after - 1], points[after]);
-    y0 + (y1 - y0) * (rows - x0) as f64 / (x1 - x0) as f64
-}
-
-impl Costs {
-    /// Time of a verify pass with `rows` rows over `context` cached tokens: attention grows with both, everything else
-    /// with the rows only, so it is a straight line over the context.
-    pub fn verify_ms(&self, rows: usize, context: usize) -> f64 {
-        let near = read(&self.verify, rows);
-        let [short, long] = self.contexts;
-        if self.deep.is_empty() || long <= short {
-            return near;
-        }
-        let share = (context as f64 - short as f64) / (long - short) as f64;
-        (near + (read(&self.deep, rows) - near).max(0.0) * share).max(near * 0.5)
-    }
-}
+/// Depths whose reach is told apart; deeper ones share the last.
+const REACHES: usize = 16;
+/// Share of a round in what new sequences expect: of one that says something new, and of a later one.
+const COMMON_STEP: [f64; 2] = [0.06, 0.01];
+/// Every so many drafting rounds the whole block is drafted, so that deep slots stay known.
+const WHOLE_BLOCK: u64 = 32;
 
 /// What else a verify pass holds, and what a sequence's own rows look back on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,86 +49,65 @@ pub struct Setting {
 #[derive(Debug, Clone)]
 pub struct Controller {
     costs: Costs,
-    /// Observed over measured time of verify passes: contexts grow, machines get busy.
-    drift: f64,
     /// `[depth][class]`: accepted and seen nodes, fading.
     seen: [[(f64, f64); CLASSES]; DEPTHS],
+    /// `[depth]`: rounds that got past a depth and rounds that could have, fading.
+    reached: [(f64, f64); REACHES],
+    /// What a new sequence expects a drafting round to be worth, in tokens.
+    worth: f64,
+    /// Rounds that drafted.
+    rounds: u64,
     /// Largest tree that may be verified.
     most_nodes: usize,
-    /// Length of the next pause, as the last trial of any sequence left it.
-    pause: u32,
     /// What was expected in the last round that drafted.
     forecast: Option<Forecast>,
-}
-
-/// A sequence's own decision: whether drafting pays for its text.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Habit {
-    /// Running worth of a drafting round in tokens, over plain decoding.
-    worth: f64,
-    /// Tokens a millisecond of drafting rounds lately; 0 before the first.
-    rate: f64,
-    /// Drafting rounds left in this trial.
-    trial: u32,
-    /// Plain rounds left before the next trial.
-    pause: u32,
-    /// Length of the next pause.
-    next_pause: u32,
-}
-
-impl Default for Habit {
-    fn default() -> Self {
-        Self { worth: 0.0, rate: 0.0, trial: TRIAL, pause: 0, next_pause: PAUSE[0] }
-    }
-}
-
-impl Habit {
-    /// Whether the next round drafts.
-    pub fn drafts(&self) -> bool {
-        self.pause == 0
-    }
-
-    /// A plain round has passed.
-    pub fn passed(&mut self) {
-        self.pause = self.pause.saturating_sub(1);
-        if self.pause == 0 {
-            // Whoever has lost before must be brief.
-            self.trial = if self.next_pause > PAUSE[0] { SHORT_TRIAL } else { TRIAL };
-            self.worth = 0.0;
-        }
-    }
-
-    /// Plain rounds until the next trial; 0 while drafting.
-    pub fn pause(&self) -> u32 {
-        self.pause
-    }
-
-    /// A drafting round earned `worth` tokens over what its time gives in plain decoding.
-    fn earned(&mut self, worth: f64) {
-        self.worth += WORTH_STEP * (worth - self.worth);
-        self.trial = self.trial.saturating_sub(1);
-        if self.trial > 0 {
-            return;
-        }
-        if self.worth < 0.0 {
-            self.pause = self.next_pause;
-            self.next_pause = (self.next_pause * 2).min(PAUSE[1]);
-        } else {
-            self.next_pause = PAUSE[0];
-        }
-    }
 }
 
 impl Controller {
     /// A controller that has seen nothing but the measured costs.
     pub fn new(costs: Costs, most_nodes: usize) -> Self {
-        Self { costs, drift: 1.0, seen: [[(0.0, 0.0); CLASSES]; DEPTHS], most_nodes, pause: PAUSE[0], forecast: None }
+        Self {
+            costs,
+            seen: [[(0.0, 0.0); CLASSES]; DEPTHS],
+            reached: [(0.0, 0.0); REACHES],
+            worth: 0.0,
+            rounds: 0,
+            most_nodes,
+            forecast: None,
+        }
     }
 
-    /// What a new sequence starts with: a full trial, or a brief one where drafting has not paid lately.
+    /// What a new sequence starts with.
     pub fn habit(&self) -> Habit {
-        let trial = if self.pause > PAUSE[0] { 1 } else { TRIAL };
-        Habit { trial, next_pause: self.pause, ..Habit::default() }
+        Habit::expecting(self.worth)
+    }
+
+    /// Slots of the next draft block, seed included and at most `block`; `None` for a plain round. `waiting` committed
+    /// tokens are not in the drafter's cache yet.
+    pub fn slots(&self, habit: &Habit, block: usize, waiting: usize, at: Setting) -> Option<usize> {
+        if !habit.drafts(self.plain_ms(at), self.costs.catch_up_ms(waiting)) {
+            return None;
+        }
+        // Drafting can look good for ever where nothing says what it is compared with.
+        if at.sequences == 1 && self.costs.plain_is_stale() {
+            return None;
+        }
+        if !self.costs.blocks_can_be_cut() || self.rounds.is_multiple_of(WHOLE_BLOCK) {
+            return Some(block);
+        }
+        let (mut expected, mut reach, mut before) = (1.0, 1.0, 1.0);
+        let (mut best, mut slots) = (0.0, block);
+        for depth in 0..block - 1 {
+            let (past, there) = self.reached[depth.min(REACHES - 1)];
+            before = (past + PRIOR * before) / (there + PRIOR);
+            reach *= before;
+            expected += reach;
+            let rate = expected / (self.costs.draft_ms(depth + 2) + self.share_ms(depth + 2, at));
+            if rate > best {
+                (best, slots) = (rate, depth + 2);
+            }
+        }
+        Some(slots)
     }
 
     /// What is expected of each choice, as of the last round that drafted.
@@ -182,10 +115,10 @@ impl Controller {
         self.forecast.as_ref()
     }
 
-    /// Plain decoding, tokens a millisecond of a sequence's share.
-    fn plain(&self, at: Setting) -> f64 {
+    /// Milliseconds of a plain step, a sequence's share.
+    fn plain_ms(&self, at: Setting) -> f64 {
         let n = at.sequences.max(1);
-        n as f64 / (self.costs.verify_ms(n, at.context) * self.drift)
+        self.costs.verify_ms(n, at.context) / n as f64
     }
 
     /// Largest tree that is considered.
@@ -196,7 +129,7 @@ impl Controller {
     /// What `rows` rows add to a verify pass.
     fn share_ms(&self, rows: usize, at: Setting) -> f64 {
         let before = if at.others == 0 { 0.0 } else { self.costs.verify_ms(at.others, at.context) };
-        (self.costs.verify_ms(at.others + rows, at.context) - before) * self.drift
+        self.costs.verify_ms(at.others + rows, at.context) - before
     }
 
     fn class(logprob: f32) -> usize {
@@ -236,8 +169,9 @@ impl Controller {
             }
         }
         let tree = Tree::best_first(&calibrated, self.most_nodes);
-        let plain = self.plain(at);
-        let theta = plain.max(habit.rate);
+        let plain = 1.0 / self.plain_ms(at);
+        let theta = plain.max(habit.rate());
+        let draft_ms = self.costs.draft_ms(slots.len() + 1);
         let mut reach = vec![1.0f64];
         let (mut expected, mut best, mut size) = (1.0, 1.0 - theta * self.share_ms(1, at), 0);
         let mut tree_rate = 0.0f64;
@@ -246,7 +180,7 @@ impl Controller {
             reach.push(chance);
             expected += chance;
             let ms = self.share_ms(node + 2, at);
-            tree_rate = tree_rate.max(expected / (self.costs.draft + ms));
+            tree_rate = tree_rate.max(expected / (draft_ms + ms));
             let worth = expected - theta * ms;
             if worth > best {
                 best = worth;
@@ -258,7 +192,7 @@ impl Controller {
         for slot in 0..slots.len() {
             reach *= f64::from(calibrated.logprobs[slot * slots.k]).exp();
             expected += reach;
-            chain_rate = chain_rate.max(expected / (self.costs.draft + self.share_ms(slot + 2, at)));
+            chain_rate = chain_rate.max(expected / (draft_ms + self.share_ms(slot + 2, at)));
         }
         // Nodes come in falling weight, so the first `size` ones are a tree of their own. Their log-probabilities are
         // given back as the drafter said them.
@@ -286,23 +220,25 @@ impl Controller {
             },
             nodes: size,
             pause: 0,
-            draft_ms: self.costs.draft,
+            draft_ms,
             verify_ms: self.share_ms(size + 1, at),
         });
         kept
     }
 
-    /// Notes that the last round was a plain one, with so many more to come before drafting is tried again.
-    pub fn rests(&mut self, pause: u32) {
+    /// A sequence in `auto` had a plain round; `waiting` committed tokens are not in the drafter's cache now.
+    pub fn rested(&mut self, habit: &mut Habit, waiting: usize, at: Setting) {
+        let plain_ms = self.plain_ms(at);
+        habit.passed(plain_ms);
+        let pause = habit.pause(plain_ms, self.costs.catch_up_ms(waiting));
         if let Some(forecast) = &mut self.forecast {
             (forecast.chosen, forecast.nodes, forecast.pause) = (Mode::Off, 0, pause);
         }
     }
 
-    /// Learns from a drafting round: which nodes were accepted, what it earned. `tree` is what was verified, `path` the
-    /// accepted nodes (seed first), `draft_ms` this sequence's share of the drafter pass, or `None` when that pass had
-    /// to catch up with plain rounds or a prompt, which is no cost of drafting on.
-    pub fn learn(&mut self, habit: &mut Habit, tree: &Tree, path: &[usize], draft_ms: Option<f64>, at: Setting) {
+    /// Learns which drafts are accepted, from a round of any mode: `tree` is what was verified, `path` the accepted nodes
+    /// (seed first).
+    pub fn saw(&mut self, tree: &Tree, path: &[usize]) {
         for node in 1..=tree.len() {
             let parent = tree.parents[node - 1];
             if !path.contains(&parent) {
@@ -313,23 +249,53 @@ impl Controller {
             *hits = *hits * FADE + f64::from(u8::from(path.contains(&node)));
             *seen = *seen * FADE + 1.0;
         }
-        let ms = draft_ms.unwrap_or(self.costs.draft) + self.share_ms(tree.rows(), at);
-        let rate = path.len() as f64 / ms;
-        habit.rate = if habit.rate > 0.0 { habit.rate + RATE_STEP * (rate - habit.rate) } else { rate };
-        habit.earned(path.len() as f64 - self.plain(at) * ms);
-        if habit.trial == 0 {
-            self.pause = habit.next_pause;
+        for (depth, &node) in path.iter().enumerate() {
+            if tree.parents.contains(&node) {
+                let (past, there) = &mut self.reached[depth.min(REACHES - 1)];
+                *past = *past * FADE + f64::from(u8::from(depth + 1 < path.len()));
+                *there = *there * FADE + 1.0;
+            }
         }
     }
 
-    /// Keeps the costs current: a drafter pass and a verify pass with `rows` rows over `context` tokens took this long.
-    pub fn observe(&mut self, draft_ms: Option<f64>, rows: usize, context: usize, verify_ms: f64) {
-        if let Some(ms) = draft_ms {
-            self.costs.draft += COST_STEP * (ms - self.costs.draft);
-        }
-        let ratio = (verify_ms / self.costs.verify_ms(rows, context)).clamp(0.25, 8.0);
-        self.drift += COST_STEP * (ratio - self.drift);
+    /// Learns what a drafting round in `auto` was worth: it drafted `slots` slots after bringing `waiting` tokens in,
+    /// verified `rows` rows and added `tokens`. `draft_ms` is this sequence's share of a drafter pass for several.
+    pub fn earned(&mut self, habit: &mut Habit, round: &Drafted, at: Setting) {
+        let draft_ms = round.draft_ms.unwrap_or_else(|| self.costs.draft_ms(round.slots));
+        let made = Yield {
+            tokens: round.tokens,
+            ms: draft_ms + self.share_ms(round.rows, at),
+            // Two tokens wait before a usual pass; what more there is earlier plain rounds have left.
+            catch_up_ms: self.costs.catch_up_ms(round.waiting.saturating_sub(round.slots)),
+            plain_ms: self.plain_ms(at),
+        };
+        let step = if habit.is_new() { COMMON_STEP[0] } else { COMMON_STEP[1] };
+        self.rounds += 1;
+        // The first rounds of all are averaged.
+        let step = step.max(1.0 / (self.rounds as f64).min(16.0));
+        self.worth += step * (made.worth() - self.worth);
+        habit.drafted(made);
     }
+
+    /// The costs, to be kept current.
+    pub fn costs(&mut self) -> &mut Costs {
+        &mut self.costs
+    }
+}
+
+/// A drafting round, as the account sees it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drafted {
+    /// Slots of the block, seed included.
+    pub slots: usize,
+    /// Committed tokens that were brought into the drafter's cache.
+    pub waiting: usize,
+    /// Rows verified.
+    pub rows: usize,
+    /// Tokens added.
+    pub tokens: usize,
+    /// Share of the drafter pass where several sequences drafted; `None`: as for one.
+    pub draft_ms: Option<f64>,
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 pub mod accept;
 pub mod controller;
+pub mod costs;
+pub mod habit;
 pub mod propose;
 
 use crate::protocol::mode::Mode;

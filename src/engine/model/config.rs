@@ -2,10 +2,14 @@
 
 mod draft;
 mod fields;
+mod hybrid;
 mod rope;
 mod target;
 
+use crate::engine::backend::delta::DeltaShape;
 use crate::engine::weights::{Checkpoint, WeightsError};
+
+pub(crate) use draft::spread as spread_taps;
 
 /// Layer maths of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +18,18 @@ pub enum Architecture {
     Llama,
     /// Qwen3 dense: per-head q/k norms.
     Qwen3,
+    /// Qwen3.5 and 3.6: most layers are gated delta rules, the others full attention with an output gate; per-head q/k
+    /// norms, part of a head rotated.
+    Qwen35,
+}
+
+/// How a layer mixes tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mixing {
+    /// Attention over all tokens before.
+    Attention,
+    /// A recurrent state ([`TargetConfig::delta`]).
+    Delta,
 }
 
 /// Shape of a target.
@@ -27,6 +43,10 @@ pub struct TargetConfig {
     pub intermediate: usize,
     /// Decoder layers.
     pub layers: usize,
+    /// How each of them mixes tokens.
+    pub mixing: Vec<Mixing>,
+    /// Shape of the layers with a recurrent state, where there are any.
+    pub delta: Option<DeltaShape>,
     /// Query heads.
     pub heads: usize,
     /// KV heads.
@@ -37,7 +57,7 @@ pub struct TargetConfig {
     pub vocab: usize,
     /// RMSNorm epsilon.
     pub eps: f32,
-    /// RoPE inverse frequencies, `head_dim / 2`, scaling applied.
+    /// RoPE inverse frequencies, scaling applied: `head_dim / 2`, or fewer where only the first part of a head rotates.
     pub inv_freq: Vec<f32>,
     /// Dimension `2j` pairs with `2j + 1` (GGUF llama files) instead of `j` with `j + hd/2`.
     pub rope_interleaved: bool,
@@ -95,6 +115,22 @@ pub struct DraftConfig {
     pub embedding_scale: f32,
 }
 
+/// What a drafter needs of its target.
+pub(crate) struct Pairing<'a> {
+    /// Where the drafter is.
+    pub(crate) location: &'a str,
+    /// Hidden size.
+    pub(crate) hidden: usize,
+    /// Vocabulary rows.
+    pub(crate) vocab: usize,
+    /// Decoder layers, where the drafter says.
+    pub(crate) target_layers: Option<usize>,
+    /// Layers that it reads.
+    pub(crate) taps: &'a [usize],
+    /// Row of the embedding that fills the block.
+    pub(crate) mask_token: usize,
+}
+
 impl TargetConfig {
     /// From GGUF metadata or `config.json` (+ `generation_config.json`).
     pub fn read(checkpoint: &Checkpoint) -> Result<Self, WeightsError> {
@@ -103,6 +139,11 @@ impl TargetConfig {
 }
 
 impl DraftConfig {
+    /// Whether no slot sees a later one: then a shorter block makes the same predictions.
+    pub fn is_causal(&self) -> bool {
+        self.layers.iter().all(|layer| layer.causal)
+    }
+
     /// From `config.json`; `target` supplies the fallback for tap layers and is checked against: hidden size, tap
     /// layers, vocabulary, mask id.
     pub fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Self, WeightsError> {

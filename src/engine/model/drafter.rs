@@ -1,7 +1,7 @@
 //! The DFlash drafter: a few Qwen3-style layers that read features of the target and fill a block in one pass
 //! (specification sections 1.2 to 1.8).
 
-use crate::engine::backend::{Backend, Columns, HeadNorms, Heads, Input, Row, Rows, Store};
+use crate::engine::backend::{Backend, Columns, HeadNorms, Heads, Input, Keeps, Row, Rows, Store};
 use crate::engine::weights::{Checkpoint, WeightsError};
 use crate::protocol::state::ModelInfo;
 
@@ -170,6 +170,11 @@ impl<B: Backend> Drafter<B> {
             info,
             config,
         })
+    }
+
+    /// An empty cache for one sequence. `exact` asks for F32.
+    pub fn cache(&self, backend: &B, exact: bool) -> B::Cache {
+        backend.cache(&vec![Keeps::Attention(&self.heads); self.layers.len()], exact)
     }
 
     /// Width of a feature row.

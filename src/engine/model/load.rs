@@ -1,5 +1,7 @@
 //! Reading a model's tensors with their shapes checked.
 
+use std::ops::Range;
+
 use crate::engine::api::Precision;
 use crate::engine::backend::{Backend, Store};
 use crate::engine::weights::{Checkpoint, TensorView, WeightsError};
@@ -40,10 +42,48 @@ impl<'a, B: Backend> Loader<'a, B> {
 
     /// A vector of this length as F32, on the device.
     pub fn vector(&mut self, name: &str, len: usize) -> Result<B::Vector, WeightsError> {
-        let values = self.view(name, &[len])?.to_f32()?;
-        self.parameters += len as u64;
-        self.bytes += len as u64 * 4;
+        let values = self.values(name, &[len])?;
         self.backend.vector(values)
+    }
+
+    /// All elements of a small tensor of this shape as F32.
+    pub fn values(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>, WeightsError> {
+        let values = self.view(name, shape)?.to_f32()?;
+        self.parameters += values.len() as u64;
+        self.bytes += values.len() as u64 * 4;
+        Ok(values)
+    }
+
+    /// Stretches of rows of matrices `[rows, cols]`, stacked in this order; together they are all rows of each.
+    pub fn spliced(
+        &mut self,
+        parts: &[(&str, usize, Vec<Range<usize>>)],
+        cols: usize,
+    ) -> Result<B::Matrix, WeightsError> {
+        let mut views = Vec::new();
+        for (name, rows, stretches) in parts {
+            let whole = self.view(name, &[*rows, cols])?;
+            let width = whole.data.len() / rows;
+            views.extend(stretches.iter().map(|stretch| TensorView {
+                name: whole.name.clone(),
+                dtype: whole.dtype,
+                shape: vec![stretch.len(), cols],
+                data: &whole.data[stretch.start * width..stretch.end * width],
+            }));
+        }
+        let rows: usize = views.iter().map(TensorView::rows).sum();
+        let matrix = self.backend.pack(&views, None, self.store)?;
+        self.count(&matrix, (rows * cols) as u64);
+        Ok(matrix)
+    }
+
+    fn count(&mut self, matrix: &B::Matrix, parameters: u64) {
+        let (bytes, format) = self.backend.describe(matrix);
+        self.bytes += bytes as u64;
+        self.parameters += parameters;
+        if !self.formats.contains(&format) {
+            self.formats.push(format);
+        }
     }
 
     /// Matrices `[rows, cols]` stacked into one; `select` keeps only these rows of a single one.
@@ -55,15 +95,9 @@ impl<'a, B: Backend> Loader<'a, B> {
     ) -> Result<B::Matrix, WeightsError> {
         let views = parts.iter().map(|(name, rows)| self.view(name, &[*rows, cols])).collect::<Result<Vec<_>, _>>()?;
         let matrix = self.backend.pack(&views, select, self.store)?;
-        let (bytes, format) = self.backend.describe(&matrix);
-        self.bytes += bytes as u64;
         // Rows picked out of another model's head are counted there.
-        if select.is_none() {
-            self.parameters += parts.iter().map(|(_, rows)| (rows * cols) as u64).sum::<u64>();
-        }
-        if !self.formats.contains(&format) {
-            self.formats.push(format);
-        }
+        let own = if select.is_none() { parts.iter().map(|(_, rows)| (rows * cols) as u64).sum() } else { 0 };
+        self.count(&matrix, own);
         Ok(matrix)
     }
 

@@ -2,5 +2,6 @@
 
 pub mod config;
 pub mod drafter;
+pub mod layer;
 pub mod load;
 pub mod target;

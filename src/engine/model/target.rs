@@ -1,27 +1,18 @@
-//! Dense decoder targets: the Llama family and Qwen3. Written once over the backend.
+//! Decoder targets: the Llama family, Qwen3, and the hybrids Qwen3.5 and 3.6. Written once over the backend.
 
-use crate::engine::backend::{Backend, Columns, HeadNorms, Heads, Input, Rows, Store};
+use crate::engine::backend::{Backend, Heads, Input, Keeps, Rows, Store};
 use crate::engine::weights::{Checkpoint, WeightsError};
 use crate::protocol::state::ModelInfo;
 
 use super::config::{Architecture, TargetConfig};
+use super::layer::{self, Layer, Names, Space};
 use super::load::Loader;
-
-struct Layer<B: Backend> {
-    attn_norm: B::Vector,
-    qkv: B::Matrix,
-    norms: HeadNorms<B::Vector>,
-    output: B::Matrix,
-    ffn_norm: B::Vector,
-    gate_up: B::Matrix,
-    down: B::Matrix,
-}
 
 /// A loaded target.
 pub struct Target<B: Backend> {
     /// Its shape.
     pub config: TargetConfig,
-    /// Heads of every layer.
+    /// Heads of every attention layer.
     pub heads: Heads,
     /// What to tell about it.
     pub info: ModelInfo,
@@ -33,29 +24,12 @@ pub struct Target<B: Backend> {
     /// `None` where the embedding is the head.
     head: Option<B::Matrix>,
     taps: Vec<usize>,
-    x: B::Buf,
-    qkv: B::Buf,
-    mixed: B::Buf,
-    gate_up: B::Buf,
+    space: Space<B>,
     picked: B::Buf,
     /// `[wanted rows, vocab]` of the last forward.
     pub logits: B::Buf,
     /// `[rows, taps · H]` of the last forward: the residual stream after each tapped layer.
     pub features: B::Buf,
-}
-
-/// Tensor names of one format.
-struct Names {
-    gguf: bool,
-}
-
-impl Names {
-    fn layer(&self, i: usize, gguf: &str, hf: &str) -> String {
-        if self.gguf { format!("blk.{i}.{gguf}.weight") } else { format!("model.layers.{i}.{hf}.weight") }
-    }
-    fn top<'a>(&self, gguf: &'a str, hf: &'a str) -> &'a str {
-        if self.gguf { gguf } else { hf }
-    }
 }
 
 impl<B: Backend> Target<B> {
@@ -77,47 +51,15 @@ impl<B: Backend> Target<B> {
             interleaved: config.rope_interleaved,
             eps: config.eps,
         };
-        let (h, q, kv, i) = (config.hidden, heads.q_width(), heads.kv_width(), config.intermediate);
+        let h = config.hidden;
         let embedding_name = names.top("token_embd.weight", "model.embed_tokens.weight");
         let embedding = load.matrix(&[(embedding_name, config.vocab)], h, None)?;
         let mut layers = Vec::with_capacity(config.layers);
         for l in 0..config.layers {
-            let name = |gguf: &str, hf: &str| names.layer(l, gguf, hf);
-            for (gguf, hf) in [("attn_q", "self_attn.q_proj"), ("attn_k", "self_attn.k_proj")] {
-                load.refuse(&name(gguf, hf).replace(".weight", ".bias"), "an attention bias")?;
-            }
-            let norms = if config.architecture == Architecture::Qwen3 {
-                HeadNorms {
-                    q: Some(load.vector(&name("attn_q_norm", "self_attn.q_norm"), heads.head_dim)?),
-                    k: Some(load.vector(&name("attn_k_norm", "self_attn.k_norm"), heads.head_dim)?),
-                }
-            } else {
-                HeadNorms::default()
-            };
-            layers.push(Layer {
-                attn_norm: load.vector(&name("attn_norm", "input_layernorm"), h)?,
-                qkv: load.matrix(
-                    &[
-                        (&name("attn_q", "self_attn.q_proj"), q),
-                        (&name("attn_k", "self_attn.k_proj"), kv),
-                        (&name("attn_v", "self_attn.v_proj"), kv),
-                    ],
-                    h,
-                    None,
-                )?,
-                norms,
-                output: load.matrix(&[(&name("attn_output", "self_attn.o_proj"), h)], q, None)?,
-                ffn_norm: load.vector(&name("ffn_norm", "post_attention_layernorm"), h)?,
-                gate_up: load.matrix(
-                    &[(&name("ffn_gate", "mlp.gate_proj"), i), (&name("ffn_up", "mlp.up_proj"), i)],
-                    h,
-                    None,
-                )?,
-                down: load.matrix(&[(&name("ffn_down", "mlp.down_proj"), h)], i, None)?,
-            });
+            layers.push(Layer::load(&mut load, &config, &heads, names, l)?);
             progress((l + 1) as f64 / config.layers as f64);
         }
-        let norm = load.vector(names.top("output_norm.weight", "model.norm.weight"), h)?;
+        let norm = layer::norm(&mut load, &config, names.top("output_norm.weight", "model.norm.weight"), h)?;
         let head = if config.tied {
             None
         } else {
@@ -128,6 +70,7 @@ impl<B: Backend> Target<B> {
             architecture: match config.architecture {
                 Architecture::Llama => "llama".into(),
                 Architecture::Qwen3 => "qwen3".into(),
+                Architecture::Qwen35 => "qwen35".into(),
             },
             source: checkpoint.location(),
             parameters: load.parameters,
@@ -143,10 +86,7 @@ impl<B: Backend> Target<B> {
             norm,
             head,
             taps: Vec::new(),
-            x: backend.buf(h),
-            qkv: backend.buf(q + 2 * kv),
-            mixed: backend.buf(q),
-            gate_up: backend.buf(2 * i),
+            space: Space::new(backend, &config, &heads),
             picked: backend.buf(h),
             logits: backend.buf(config.vocab),
             features: backend.buf(h),
@@ -182,13 +122,19 @@ impl<B: Backend> Target<B> {
         self.formats.iter().all(|&format| format == "F32")
     }
 
+    /// An empty cache for one sequence.
+    pub fn cache(&self, backend: &B) -> B::Cache {
+        let layers: Vec<Keeps<'_>> = self.layers.iter().map(|layer| layer.keeps(&self.heads)).collect();
+        backend.cache(&layers, self.is_exact())
+    }
+
     /// Makes every forward capture the residual stream after these layers, in this order.
     pub fn tap(&mut self, backend: &B, taps: &[usize]) {
         self.features = backend.buf(taps.len().max(1) * self.config.hidden);
         self.taps = taps.to_vec();
     }
 
-    /// One pass over all rows. Appends their K and V to the caches, captures features of all rows, and leaves the
+    /// One pass over all rows. Adds their rows to the caches, captures features of all rows, and leaves the
     /// logits of the `wanted` rows in [`Target::logits`], in that order.
     pub fn forward(
         &mut self,
@@ -199,26 +145,17 @@ impl<B: Backend> Target<B> {
         wanted: &[usize],
     ) {
         let n = rows.len();
-        let heads = &self.heads;
-        let columns = Columns { q: Some(0), k: heads.q_width(), v: heads.q_width() + heads.kv_width() };
         let eps = self.config.eps;
         let hidden = self.config.hidden;
-        backend.embed(&self.embedding, ids, 1.0, &mut self.x);
+        backend.embed(&self.embedding, ids, 1.0, &mut self.space.x);
         for (l, layer) in self.layers.iter().enumerate() {
-            let input = Input::Normed { x: &self.x, weight: &layer.attn_norm, eps };
-            backend.linear(&input, n, &layer.qkv, &mut self.qkv, false);
-            backend.rotate_store(&mut self.qkv, columns, heads, &layer.norms, rows, l, caches);
-            backend.attend(&self.qkv, 0, heads, rows, l, caches, &mut self.mixed);
-            backend.linear(&Input::Plain(&self.mixed), n, &layer.output, &mut self.x, true);
-            let input = Input::Normed { x: &self.x, weight: &layer.ffn_norm, eps };
-            backend.linear(&input, n, &layer.gate_up, &mut self.gate_up, false);
-            backend.linear(&Input::Gated(&self.gate_up), n, &layer.down, &mut self.x, true);
+            layer.forward(backend, &mut self.space, &self.heads, eps, rows, l, caches);
             for (t, _) in self.taps.iter().enumerate().filter(|(_, tap)| **tap == l) {
-                backend.place(&self.x, n, &mut self.features, t * hidden);
+                backend.place(&self.space.x, n, &mut self.features, t * hidden);
             }
         }
         if !wanted.is_empty() {
-            backend.gather(&self.x, wanted, &mut self.picked, 0);
+            backend.gather(&self.space.x, wanted, &mut self.picked, 0);
             let input = Input::Normed { x: &self.picked, weight: &self.norm, eps };
             let head = self.head.as_ref().unwrap_or(&self.embedding);
             backend.linear(&input, wanted.len(), head, &mut self.logits, false);

@@ -88,7 +88,7 @@ struct Bench {
 
 impl Bench {
     fn new(core: Pair, ask: Ask) -> Self {
-        let cache = core.backend.cache(core.target.config.layers, &core.target.heads, core.target.is_exact());
+        let cache = core.target.cache(&core.backend);
         let mut bench = Self {
             cache,
             core,

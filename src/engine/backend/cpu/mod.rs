@@ -4,9 +4,12 @@
 mod acts;
 mod amx;
 mod attention;
+mod attention256;
 mod attention512;
 mod avx2;
 mod cache;
+mod delta;
+mod delta_rule;
 mod gemm;
 mod lanes;
 mod lanes512;
@@ -26,10 +29,12 @@ use crate::engine::sampler::top_k;
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
-use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Rows, Store};
+use super::delta::DeltaNet;
+use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Keeps, Rows, Store};
 use acts::Acts;
 use attention::{GROUP, Query, Scratch};
 use cache::Cache;
+use delta::DeltaScratch;
 use level::Level;
 use pack::{Format, Matrix};
 use pool::Pool;
@@ -38,6 +43,7 @@ use slab::Slab;
 use stretch::{Output, Sharing, Stretch, halves};
 
 pub use lanes::BLOCK;
+pub use pack::planned;
 
 /// Rows below this are rotated by the calling thread alone: handing them out would cost more.
 const ROTATE_ALONE: usize = 4;
@@ -72,6 +78,7 @@ pub struct Cpu {
     floats: Vec<Vec<f32>>,
     scratch: Vec<Scratch>,
     angles: Angles,
+    delta: DeltaScratch,
 }
 
 /// Sine and cosine of every row's angles; the layers of a forward share them.
@@ -119,11 +126,12 @@ impl Cpu {
             floats: vec![Vec::new(); threads],
             scratch: (0..threads).map(|_| Scratch::default()).collect(),
             angles: Angles::default(),
+            delta: DeltaScratch::default(),
         }
     }
 }
 
-/// Rotates one head in place.
+/// Rotates one head in place, or the first elements of it where there are fewer angles.
 fn rotate(head: &mut [f32], angles: &[(f32, f32)], interleaved: bool) {
     let half = angles.len();
     for (j, &(sin, cos)) in angles.iter().enumerate() {
@@ -160,8 +168,8 @@ impl Backend for Cpu {
         Buf { width, data: Vec::new() }
     }
 
-    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> Cache {
-        Cache::new(layers, heads.kv_heads, heads.head_dim, exact)
+    fn cache(&self, layers: &[Keeps<'_>], exact: bool) -> Cache {
+        Cache::new(layers, exact)
     }
 
     fn reserve(&self, cache: &mut Cache, slots: usize) {
@@ -255,7 +263,7 @@ impl Backend for Cpu {
     ) {
         let level = self.level;
         let dim = heads.head_dim;
-        let half = dim / 2;
+        let half = heads.inv_freq.len();
         self.angles.of(rows, &heads.inv_freq);
         let angles = &self.angles.values;
         let width = x.width;
@@ -343,6 +351,34 @@ impl Backend for Cpu {
                 attention::attend(level, cache, layer, kv_head, row.prefix.clone(), &mut queries, scratch);
             }
         });
+    }
+
+    fn gate(&mut self, x: &mut Buf, rows: usize, gates: &Buf, column: usize) {
+        let (level, width) = (self.level, x.width);
+        let data = Shared::new(&mut x.data);
+        let one = |row: usize| {
+            // SAFETY: each row is handled by one thread.
+            let x = unsafe { data.slice(row * width, width) };
+            delta_rule::gate(level, x, &gates.row(row)[column..column + width]);
+        };
+        if rows <= ROTATE_ALONE {
+            (0..rows).for_each(one);
+        } else {
+            self.pool.run(&|worker| worker.share(rows, 1).for_each(one));
+        }
+    }
+
+    fn delta(
+        &mut self,
+        x: &Buf,
+        gates: &Buf,
+        net: &DeltaNet,
+        rows: &Rows,
+        layer: usize,
+        caches: &mut [&mut Cache],
+        out: &mut Buf,
+    ) {
+        delta::run(self.level, &mut self.pool, &mut self.delta, x, gates, net, rows, layer, caches, out);
     }
 
     fn gather(&mut self, x: &Buf, pick: &[usize], out: &mut Buf, at: usize) {

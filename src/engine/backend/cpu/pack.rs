@@ -70,6 +70,25 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
+/// How tensors of these formats with rows of `k` elements are held when they are stacked.
+fn choose(dtypes: &[DType], k: usize, store: Store) -> (Format, &'static str) {
+    let blocks = k > 0 && k.is_multiple_of(BLOCK);
+    let all = |dtype: DType| dtypes.iter().all(|&d| d == dtype);
+    match store {
+        Store::AsStored if blocks && all(DType::Q4_1) => (Format::Q4, "Q4_1"),
+        Store::AsStored if blocks && all(DType::Q4_0) => (Format::Q4, "Q4_0"),
+        Store::AsStored if blocks && dtypes.iter().all(|d| d.is_quantised()) => (Format::Q8, "Q8_0"),
+        Store::Q8 if blocks => (Format::Q8, "Q8_0"),
+        _ => (Format::F32, "F32"),
+    }
+}
+
+/// Bytes and format of `[n, k]` in memory, stacked from tensors of these formats, without packing it.
+pub fn planned(dtypes: &[DType], n: usize, k: usize, store: Store) -> (u64, &'static str) {
+    let (format, label) = choose(dtypes, k, store);
+    (n.div_ceil(TILE) as u64 * tile_bytes(format, k) as u64, label)
+}
+
 impl Matrix {
     /// Tiles of 16 rows; the last one may be padded with zeros.
     pub fn tiles(&self) -> usize {
@@ -107,15 +126,8 @@ impl Matrix {
             Some(ids) => ids.len(),
             None => parts.iter().map(TensorView::rows).sum(),
         };
-        let blocks = k > 0 && k.is_multiple_of(BLOCK);
-        let all = |dtype: DType| parts.iter().all(|p| p.dtype == dtype);
-        let (format, label) = match store {
-            Store::AsStored if blocks && all(DType::Q4_1) => (Format::Q4, "Q4_1"),
-            Store::AsStored if blocks && all(DType::Q4_0) => (Format::Q4, "Q4_0"),
-            Store::AsStored if blocks && parts.iter().all(|p| p.dtype.is_quantised()) => (Format::Q8, "Q8_0"),
-            Store::Q8 if blocks => (Format::Q8, "Q8_0"),
-            _ => (Format::F32, "F32"),
-        };
+        let dtypes: Vec<DType> = parts.iter().map(|p| p.dtype).collect();
+        let (format, label) = choose(&dtypes, k, store);
         let mut builder = Builder::new(format, n, k);
         let mut row = 0;
         let mut floats = vec![0.0; k];

@@ -45,6 +45,11 @@ pub const SOURCES: &[Source] = &[
         text: include_str!("kernels/attention.cu"),
         kernels: &["rotate_store", "attend_piece", "attend_merge", "keep"],
     },
+    Source {
+        name: "delta.cu",
+        text: include_str!("kernels/delta.cu"),
+        kernels: &["delta_take", "delta_mix", "delta_rule", "delta_finish", "delta_keep", "gate"],
+    },
     Source { name: "choose.cu", text: include_str!("kernels/choose.cu"), kernels: &["best", "top"] },
 ];
 

@@ -4,6 +4,7 @@
 //! of rows, so a verify pass gives the logits of plain decoding bit by bit. This is why no library's matrix product is
 //! used: those pick their way by the shape of the call.
 
+mod delta;
 pub mod driver;
 mod error;
 pub mod kernels;
@@ -21,7 +22,9 @@ use crate::engine::sampler::top_k;
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
-use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Rows, Store};
+use super::delta::DeltaNet;
+use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Keeps, Rows, Store};
+use delta::{DeltaCache, DeltaScratch};
 use driver::{Arg, Driver, Grid, Memory, Room};
 pub use error::CudaError;
 use pack::{Format, Layout};
@@ -66,10 +69,21 @@ impl<D: Driver> Buf<D> {
     }
 }
 
-/// Keys and values of one session: pages of [`PAGE_SLOTS`] slots, each for all layers.
+/// What a layer keeps.
+#[derive(Debug)]
+enum Kept<D: Driver> {
+    /// Keys and values: which of the layers in a page it is.
+    Attention(usize),
+    /// A recurrent state.
+    Delta(Box<DeltaCache<D>>),
+}
+
+/// What one session keeps: keys and values in pages of [`PAGE_SLOTS`] slots, each for all layers; recurrent states.
 #[derive(Debug)]
 pub struct Cache<D: Driver> {
     pages: Vec<Memory<D>>,
+    kept: Vec<Kept<D>>,
+    /// Layers in a page.
     layers: usize,
     kv_heads: usize,
     head_dim: usize,
@@ -79,6 +93,21 @@ pub struct Cache<D: Driver> {
 impl<D: Driver> Cache<D> {
     fn page_bytes(&self) -> usize {
         page_bytes(self.layers, self.kv_heads * self.head_dim, self.exact)
+    }
+
+    /// A layer's place in the pages.
+    fn attention(&self, layer: usize) -> usize {
+        match self.kept[layer] {
+            Kept::Attention(index) => index,
+            Kept::Delta(_) => unreachable!("attention in a layer that keeps a recurrent state"),
+        }
+    }
+
+    fn delta(&mut self, layer: usize) -> &mut DeltaCache<D> {
+        match &mut self.kept[layer] {
+            Kept::Delta(cache) => cache,
+            Kept::Attention(_) => unreachable!("a recurrent state in a layer that keeps keys and values"),
+        }
     }
 }
 
@@ -106,6 +135,7 @@ pub struct Cuda<D: Driver> {
     driver: Arc<D>,
     scratch: Scratch<D>,
     table: Table<D>,
+    delta: DeltaScratch<D>,
     /// RoPE frequencies of the models, by their values.
     frequencies: Vec<(Vec<f32>, Memory<D>)>,
 }
@@ -136,6 +166,7 @@ impl<D: Driver> Cuda<D> {
                 answers: none(),
             },
             table: Table::new(&driver),
+            delta: DeltaScratch::new(&driver),
             frequencies: Vec::new(),
             driver,
         }
@@ -260,12 +291,23 @@ impl<D: Driver> Backend for Cuda<D> {
         Buf { width, memory: Memory::none(&self.driver) }
     }
 
-    fn cache(&self, layers: usize, heads: &Heads, exact: bool) -> Cache<D> {
-        Cache { pages: Vec::new(), layers, kv_heads: heads.kv_heads, head_dim: heads.head_dim, exact }
+    fn cache(&self, layers: &[Keeps<'_>], exact: bool) -> Cache<D> {
+        let mut cache = Cache { pages: Vec::new(), kept: Vec::new(), layers: 0, kv_heads: 0, head_dim: 0, exact };
+        for layer in layers {
+            cache.kept.push(match layer {
+                Keeps::Attention(heads) => {
+                    (cache.kv_heads, cache.head_dim) = (heads.kv_heads, heads.head_dim);
+                    cache.layers += 1;
+                    Kept::Attention(cache.layers - 1)
+                }
+                Keeps::Delta(shape) => Kept::Delta(Box::new(DeltaCache::new(&self.driver, shape))),
+            });
+        }
+        cache
     }
 
     fn reserve(&self, cache: &mut Cache<D>, slots: usize) {
-        while cache.pages.len() * PAGE_SLOTS < slots {
+        while cache.layers > 0 && cache.pages.len() * PAGE_SLOTS < slots {
             let page = done(Memory::new(&self.driver, cache.page_bytes()));
             cache.pages.push(page);
         }
@@ -366,7 +408,7 @@ impl<D: Driver> Backend for Cuda<D> {
         caches: &mut [&mut Cache<D>],
     ) {
         let Some(first) = caches.first() else { return };
-        let exact = first.exact;
+        let (exact, layer) = (first.exact, first.attention(layer));
         let frequencies = self.frequencies(&heads.inv_freq);
         self.table.fill(rows, caches);
         let queries = columns.q.map_or(0, |_| heads.heads);
@@ -408,7 +450,7 @@ impl<D: Driver> Backend for Cuda<D> {
     ) {
         out.grow(rows.len());
         let Some(first) = caches.first() else { return };
-        let exact = first.exact;
+        let (exact, layer) = (first.exact, first.attention(layer));
         self.table.fill(rows, caches);
         let (count, dim) = (heads.heads, heads.head_dim);
         let pieces = self.table.visible().div_ceil(PIECE).max(1);
@@ -454,6 +496,24 @@ impl<D: Driver> Backend for Cuda<D> {
             ];
             self.launch("attend_merge", [count, some, 1], 128, 0, &args);
         }
+    }
+
+    fn gate(&mut self, x: &mut Buf<D>, rows: usize, gates: &Buf<D>, column: usize) {
+        let args = [x.memory.at().into(), x.width.into(), gates.memory.at().into(), gates.width.into(), column.into()];
+        self.launch("gate", [rows, 1, 1], THREADS, 0, &args);
+    }
+
+    fn delta(
+        &mut self,
+        x: &Buf<D>,
+        gates: &Buf<D>,
+        net: &DeltaNet<Memory<D>>,
+        rows: &Rows,
+        layer: usize,
+        caches: &mut [&mut Cache<D>],
+        out: &mut Buf<D>,
+    ) {
+        self.recall(x, gates, net, rows, layer, caches, out);
     }
 
     fn gather(&mut self, x: &Buf<D>, pick: &[usize], out: &mut Buf<D>, at: usize) {
@@ -519,7 +579,12 @@ impl<D: Driver> Backend for Cuda<D> {
     }
 
     fn keep(&mut self, cache: &mut Cache<D>, base: usize, path: &[usize]) {
-        if path.iter().enumerate().all(|(to, &from)| to == from) {
+        for kept in &mut cache.kept {
+            if let Kept::Delta(delta) = kept {
+                self.keep_lines(delta, base, path);
+            }
+        }
+        if cache.layers == 0 || path.iter().enumerate().all(|(to, &from)| to == from) {
             return;
         }
         let pages = self.table.pages_of(cache);

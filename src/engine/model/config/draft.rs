@@ -1,7 +1,7 @@
 //! Shape of a DFlash drafter, and whether it fits the target.
 
 use super::fields::Fields;
-use super::{DraftAttention, DraftConfig, TargetConfig, rope};
+use super::{DraftAttention, DraftConfig, Pairing, TargetConfig, rope};
 use crate::engine::weights::{Checkpoint, WeightsError};
 
 /// Block size of files that do not say.
@@ -64,7 +64,7 @@ pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Dra
         kv_heads,
         head_dim,
         eps: fields.optional_float("rms_norm_eps")?.unwrap_or(1e-6) as f32,
-        inv_freq: rope::from_json(&fields, head_dim, None)?,
+        inv_freq: rope::from_json(&fields, head_dim, None, None)?,
         layers: attention(&fields, top, nested, layer_count)?,
         block_size: fields.optional_size("block_size")?.unwrap_or(DEFAULT_BLOCK),
         mask_token: u32::try_from(mask).unwrap_or(u32::MAX),
@@ -81,39 +81,44 @@ pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Dra
     if config.softcap.is_some_and(|k| k <= 0.0) {
         return Err(fields.wrong("final_logit_softcapping must be greater than 0"));
     }
-    fits(&config, &fields, checkpoint, target)?;
+    let pairing = Pairing {
+        location: &checkpoint.location(),
+        hidden,
+        vocab,
+        target_layers: fields.optional_size("num_target_layers")?,
+        taps: &config.taps,
+        mask_token: config.mask_token as usize,
+    };
+    pairing.check(target.hidden, target.layers, target.vocab)?;
     Ok(config)
 }
 
-/// A drafter borrows the target's embedding and LM head and reads its layers: all of that must be there.
-fn fits(
-    draft: &DraftConfig,
-    fields: &Fields<'_>,
-    checkpoint: &Checkpoint,
-    target: &TargetConfig,
-) -> Result<(), WeightsError> {
-    let made_for = |what: String, has: String| {
-        Err(WeightsError::Mismatch(format!(
-            "the drafter in {} was made for {what}, but the target has {has}; use the drafter that was trained for this target, or run without one (--no-draft)",
-            checkpoint.location()
-        )))
-    };
-    if draft.hidden != target.hidden {
-        return made_for(format!("hidden size {}", draft.hidden), target.hidden.to_string());
+impl Pairing<'_> {
+    /// A drafter borrows the target's embedding and LM head and reads its layers: all of that must be there.
+    pub(crate) fn check(&self, hidden: usize, layers: usize, vocab: usize) -> Result<(), WeightsError> {
+        let made_for = |what: String, has: String| {
+            Err(WeightsError::Mismatch(format!(
+                "the drafter in {} was made for {what}, but the target has {has}; use the drafter that was trained for this target, or run without one (--no-draft)",
+                self.location
+            )))
+        };
+        if self.hidden != hidden {
+            return made_for(format!("hidden size {}", self.hidden), hidden.to_string());
+        }
+        if self.vocab != vocab {
+            return made_for(format!("a vocabulary of {} tokens", self.vocab), vocab.to_string());
+        }
+        if let Some(n) = self.target_layers.filter(|&n| n != layers) {
+            return made_for(format!("a target of {n} layers"), layers.to_string());
+        }
+        if let Some(tap) = self.taps.iter().find(|&&t| t >= layers) {
+            return made_for(format!("a target with a layer number {tap}"), format!("layers 0 to {}", layers - 1));
+        }
+        if self.mask_token >= vocab {
+            return made_for(format!("mask token {}", self.mask_token), format!("tokens 0 to {}", vocab - 1));
+        }
+        Ok(())
     }
-    if draft.vocab != target.vocab {
-        return made_for(format!("a vocabulary of {} tokens", draft.vocab), target.vocab.to_string());
-    }
-    if let Some(n) = fields.optional_size("num_target_layers")?.filter(|&n| n != target.layers) {
-        return made_for(format!("a target of {n} layers"), target.layers.to_string());
-    }
-    if let Some(tap) = draft.taps.iter().find(|&&t| t >= target.layers) {
-        return made_for(format!("a target with a layer number {tap}"), format!("layers 0 to {}", target.layers - 1));
-    }
-    if draft.mask_token as usize >= target.vocab {
-        return made_for(format!("mask token {}", draft.mask_token), format!("tokens 0 to {}", target.vocab - 1));
-    }
-    Ok(())
 }
 
 fn refuse_relatives(fields: &Fields<'_>, top: &serde_json::Map<String, serde_json::Value>) -> Result<(), WeightsError> {
@@ -202,7 +207,7 @@ fn taps(fields: &Fields<'_>, draft_layers: usize, target: &TargetConfig) -> Resu
 }
 
 /// `round(1 + i (N - 4) / (n - 1))`, halves to even.
-fn spread(target_layers: usize, draft_layers: usize) -> Vec<usize> {
+pub(crate) fn spread(target_layers: usize, draft_layers: usize) -> Vec<usize> {
     if draft_layers <= 1 {
         return vec![target_layers / 2];
     }

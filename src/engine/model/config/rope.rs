@@ -5,9 +5,9 @@ use std::f64::consts::PI;
 use super::fields::Fields;
 use crate::engine::weights::WeightsError;
 
-/// `theta^(-2j / head_dim)`.
-pub(super) fn frequencies(theta: f64, head_dim: usize) -> Vec<f64> {
-    (0..head_dim / 2).map(|j| theta.powf(-2.0 * j as f64 / head_dim as f64)).collect()
+/// `theta^(-2j / width)`.
+pub(super) fn frequencies(theta: f64, width: usize) -> Vec<f64> {
+    (0..width / 2).map(|j| theta.powf(-2.0 * j as f64 / width as f64)).collect()
 }
 
 /// To the precision in which angles are computed.
@@ -16,11 +16,13 @@ pub(super) fn rounded(frequencies: &[f64]) -> Vec<f32> {
 }
 
 /// From `rope_parameters` (written by Transformers 5), or `rope_theta` and `rope_scaling` (before).
-/// `default_theta` is for architectures that may leave it out.
+/// `default_theta` is for architectures that may leave it out; `partial` is the share of a head that rotates where the
+/// file does not say, in architectures in which part of a head may.
 pub(super) fn from_json(
     fields: &Fields<'_>,
     head_dim: usize,
     default_theta: Option<f64>,
+    partial: Option<f64>,
 ) -> Result<Vec<f32>, WeightsError> {
     let nested = fields.get("rope_parameters").or_else(|| fields.get("rope_scaling"));
     let nested = match nested.map(|v| (v, v.as_object())) {
@@ -34,16 +36,30 @@ pub(super) fn from_json(
     let scaling = Fields { file: fields.file, objects: nested.into_iter().collect() };
     let all = Fields { file: fields.file, objects: nested.into_iter().chain(fields.objects.iter().copied()).collect() };
 
-    if let Some(part) = all.optional_float("partial_rotary_factor")?.filter(|&p| p != 1.0) {
-        return Err(fields.wrong(format!("partial_rotary_factor is {part}; only whole heads are rotated so far")));
-    }
+    let said = all.optional_float("partial_rotary_factor")?;
+    let rotated = match (said, partial) {
+        (Some(part), None) if part != 1.0 => {
+            return Err(
+                fields.wrong(format!("partial_rotary_factor is {part}; this kind of model rotates whole heads"))
+            );
+        }
+        (_, None) => head_dim,
+        (said, Some(default)) => {
+            let part = said.unwrap_or(default);
+            let rotated = (head_dim as f64 * part) as usize;
+            if !(rotated.is_multiple_of(2) && (2..=head_dim).contains(&rotated)) {
+                return Err(fields.wrong(format!("partial_rotary_factor {part} does not fit heads of {head_dim}")));
+            }
+            rotated
+        }
+    };
     let theta = all.optional_float("rope_theta")?.or(default_theta).ok_or_else(|| {
         fields.wrong("rope_theta is missing, at top level and in rope_parameters; without it positions are unknown")
     })?;
     if !(theta.is_finite() && theta > 1.0) {
         return Err(fields.wrong(format!("rope_theta is {theta}, but it must be greater than 1")));
     }
-    let mut frequencies = frequencies(theta, head_dim);
+    let mut frequencies = frequencies(theta, rotated);
     let kind = match scaling.optional_text("rope_type")? {
         Some(kind) => kind,
         None => scaling.optional_text("type")?.unwrap_or("default"),

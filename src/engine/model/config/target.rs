@@ -1,7 +1,7 @@
 //! Shape of a target, from GGUF metadata or `config.json`.
 
 use super::fields::{Fields, Keys};
-use super::{Architecture, TargetConfig, rope};
+use super::{Architecture, Mixing, TargetConfig, hybrid, rope};
 use crate::engine::weights::gguf::Metadata;
 use crate::engine::weights::{Checkpoint, WeightsError};
 
@@ -34,11 +34,11 @@ fn from_gguf(checkpoint: &Checkpoint, metadata: &Metadata) -> Result<TargetConfi
     let architecture = match arch {
         "llama" => Architecture::Llama,
         "qwen3" => Architecture::Qwen3,
+        "qwen35" => Architecture::Qwen35,
         "" => return Err(keys.wrong("general.architecture is missing, so the kind of model is unknown")),
         other => {
-            return Err(
-                keys.wrong(format!("models of architecture \"{other}\" are not supported; llama and qwen3 are"))
-            );
+            return Err(keys
+                .wrong(format!("models of architecture \"{other}\" are not supported; llama, qwen3 and qwen35 are")));
         }
     };
     if metadata.unsigned(&keys.key("expert_count")).is_some_and(|n| n > 0) {
@@ -53,10 +53,12 @@ fn from_gguf(checkpoint: &Checkpoint, metadata: &Metadata) -> Result<TargetConfi
         Some(n) => n,
         None => divided(hidden, heads, &file)?,
     };
-    if let Some(n) = keys.optional_size("rope.dimension_count")?.filter(|&n| n != head_dim) {
-        return Err(
-            keys.wrong(format!("{n} of {head_dim} elements of a head are rotated; only whole heads are so far"))
-        );
+    let rotated = keys.optional_size("rope.dimension_count")?.unwrap_or(head_dim);
+    let whole = architecture != Architecture::Qwen35;
+    if (whole && rotated != head_dim) || rotated > head_dim || !rotated.is_multiple_of(2) {
+        return Err(keys.wrong(format!(
+            "{rotated} of {head_dim} elements of a head are rotated, which does not fit this kind of model"
+        )));
     }
     let embedding = checkpoint.tensor("token_embd.weight")?;
     let vocab = embedding.rows();
@@ -64,17 +66,26 @@ fn from_gguf(checkpoint: &Checkpoint, metadata: &Metadata) -> Result<TargetConfi
         return Err(keys
             .wrong(format!("embedding_length is {hidden}, but rows of token_embd.weight have {}", embedding.cols())));
     }
+    let (layers, mixing, delta) = match architecture {
+        Architecture::Qwen35 => hybrid::from_gguf(checkpoint, &keys)?,
+        _ => {
+            let layers = keys.size("block_count")?;
+            (layers, vec![Mixing::Attention; layers], None)
+        }
+    };
     Ok(TargetConfig {
         architecture,
         hidden,
         intermediate: keys.size("feed_forward_length")?,
-        layers: keys.size("block_count")?,
+        layers,
+        mixing,
+        delta,
         heads,
         kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
         head_dim,
         vocab,
         eps: keys.float("attention.layer_norm_rms_epsilon").unwrap_or(1e-5) as f32,
-        inv_freq: gguf_rope(checkpoint, &keys, head_dim)?,
+        inv_freq: gguf_rope(checkpoint, &keys, rotated)?,
         // Converters permute the rows of q and k of llama models so that pairs lie side by side.
         rope_interleaved: architecture == Architecture::Llama,
         context: keys.size("context_length")?,
@@ -83,12 +94,12 @@ fn from_gguf(checkpoint: &Checkpoint, metadata: &Metadata) -> Result<TargetConfi
     })
 }
 
-fn gguf_rope(checkpoint: &Checkpoint, keys: &Keys<'_>, head_dim: usize) -> Result<Vec<f32>, WeightsError> {
+fn gguf_rope(checkpoint: &Checkpoint, keys: &Keys<'_>, rotated: usize) -> Result<Vec<f32>, WeightsError> {
     let theta = keys.float("rope.freq_base").unwrap_or(10_000.0);
     if !(theta.is_finite() && theta > 1.0) {
         return Err(keys.wrong(format!("rope.freq_base is {theta}, but it must be greater than 1")));
     }
-    let mut frequencies = rope::frequencies(theta, head_dim);
+    let mut frequencies = rope::frequencies(theta, rotated);
     let factor = match keys.metadata.text(&keys.key("rope.scaling.type")) {
         Some("linear") => keys.float("rope.scaling.factor"),
         None | Some("none" | "") => keys.float("rope.scale_linear"),
@@ -140,13 +151,17 @@ fn from_json(checkpoint: &Checkpoint) -> Result<TargetConfig, WeightsError> {
     let Some(object) = config.as_object() else {
         return Err(WeightsError::config(file, "it does not hold a JSON object"));
     };
-    let fields = Fields { file: &file, objects: vec![object] };
-    let (architecture, default_theta) = match fields.optional_text("model_type")? {
+    let outer = Fields { file: &file, objects: vec![object] };
+    // What sees pictures wraps what reads and writes text.
+    let inner = object.get("text_config").and_then(|v| v.as_object());
+    let fields = Fields { file: &file, objects: inner.into_iter().chain([object]).collect() };
+    let (architecture, default_theta) = match outer.optional_text("model_type")? {
         Some("llama") => (Architecture::Llama, Some(10_000.0)),
         Some("qwen3") => (Architecture::Qwen3, None),
+        Some("qwen3_5" | "qwen3_5_text") => (Architecture::Qwen35, None),
         other => {
             return Err(fields.wrong(format!(
-                "models of model_type {} are not supported; llama and qwen3 are",
+                "models of model_type {} are not supported; llama, qwen3 and qwen3_5 are",
                 other.map_or("(missing)".to_owned(), |o| format!("\"{o}\""))
             )));
         }
@@ -173,17 +188,27 @@ fn from_json(checkpoint: &Checkpoint) -> Result<TargetConfig, WeightsError> {
     };
     let vocab = fields.size("vocab_size")?;
     let has_head = checkpoint.find("lm_head.weight").is_some();
+    let layers = fields.size("num_hidden_layers")?;
+    let (mixing, delta, partial) = match architecture {
+        Architecture::Qwen35 => {
+            let (mixing, delta) = hybrid::from_json(&fields, layers)?;
+            (mixing, delta, Some(hybrid::ROTATED))
+        }
+        _ => (vec![Mixing::Attention; layers], None, None),
+    };
     Ok(TargetConfig {
         architecture,
         hidden,
         intermediate: fields.size("intermediate_size")?,
-        layers: fields.size("num_hidden_layers")?,
+        layers,
+        mixing,
+        delta,
         heads,
         kv_heads: fields.optional_size("num_key_value_heads")?.unwrap_or(heads),
         head_dim,
         vocab,
         eps: fields.optional_float("rms_norm_eps")?.unwrap_or(1e-6) as f32,
-        inv_freq: rope::from_json(&fields, head_dim, default_theta)?,
+        inv_freq: rope::from_json(&fields, head_dim, default_theta, partial)?,
         rope_interleaved: false,
         context: fields.optional_size("max_position_embeddings")?.unwrap_or(2048),
         tied: fields.optional_bool("tie_word_embeddings")?.unwrap_or(!has_head),

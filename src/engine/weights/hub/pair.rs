@@ -2,48 +2,147 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Progress, SetupError, default_target};
+use super::cache::Cache;
+use super::error::HubError;
+use super::fetch::fetch;
+use super::known::{KnownPair, pair_of};
+use super::reference::RepoRef;
+use super::{Progress, SetupError, default_target_or, is_offline};
 use crate::engine::api::{EngineError, ModelSource, PairSource, Resolve};
 use crate::engine::model::config::TargetConfig;
 use crate::engine::weights::Checkpoint;
 use crate::engine::weights::bundle::{SMOLLM2_DRAFT, TINY_DRAFT, TINY_TARGET};
 
-/// Finds the pair for these options of the command line, fetching the default target if need be.
-pub fn resolve(target: Option<PathBuf>, draft: Option<PathBuf>, no_draft: bool, tiny: bool) -> Resolve {
+/// What the command line says about the pair.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    /// A path, or a model of the hub; without one the default target.
+    pub target: Option<PathBuf>,
+    /// A path, or a drafter of the hub; without one the drafter that belongs to the target.
+    pub draft: Option<PathBuf>,
+    /// No drafter at all.
+    pub no_draft: bool,
+    /// The embedded toy pair.
+    pub tiny: bool,
+    /// The network must not be asked.
+    pub offline: bool,
+    /// Ask the hub whether there is something newer than what is in the cache.
+    pub refresh: bool,
+}
+
+/// Finds the pair for these options of the command line, fetching what is not there.
+pub fn resolve(ask: Ask) -> Resolve {
     Box::new(move |progress| {
-        let draft = draft.map(existing).transpose()?;
-        if tiny {
-            return Ok(toy(draft, no_draft, "The toy pair is running: its text is not readable prose.".into()));
+        let mut finder =
+            Finder { cache: Cache::from_env(), offline: ask.offline || is_offline(), refresh: ask.refresh, progress };
+        let draft = ask.draft.map(|named| finder.place(named)).transpose()?;
+        if ask.tiny {
+            let notice = "The toy pair is running: its text is not readable prose.";
+            return Ok(toy(draft, ask.no_draft, notice.into()));
         }
-        match target {
-            Some(path) => {
-                let path = existing(path)?;
-                pair(path, draft, no_draft)
+        match ask.target {
+            Some(named) => {
+                let repo = RepoRef::from_argument(&named);
+                let path = finder.place(named)?;
+                finder.pair(path, repo.as_ref(), draft, ask.no_draft)
             }
-            None => default_pair(draft, no_draft, progress),
+            None => finder.default_pair(draft, ask.no_draft),
         }
     })
 }
 
-fn default_pair(
-    draft: Option<PathBuf>,
-    no_draft: bool,
-    progress: &mut Progress<'_>,
-) -> Result<PairSource, EngineError> {
-    match default_target(progress) {
-        Ok(path) => pair(path, draft, no_draft),
-        // Neither has a drafter that was asked for a use beside the toy target, nor was the toy what SPECTOP_TARGET named.
-        Err(error) if draft.is_some() || matches!(error, SetupError::Given { .. }) => {
-            Err(EngineError::Load(error.to_string()))
+/// Where models come from.
+struct Finder<'a, 'b> {
+    cache: Cache,
+    offline: bool,
+    refresh: bool,
+    progress: &'a mut Progress<'b>,
+}
+
+impl Finder<'_, '_> {
+    /// Path of what is named: it is there, or a model of the hub is brought.
+    fn place(&mut self, named: PathBuf) -> Result<PathBuf, EngineError> {
+        match RepoRef::from_argument(&named) {
+            Some(repo) => self.bring(&repo).map_err(|e| EngineError::Load(e.to_string())),
+            None => existing(named),
         }
-        Err(error) => Ok(toy(
-            None,
-            no_draft,
-            format!(
-                "The default model could not be fetched ({}). Running the embedded byte-level toy pair instead: its text is not readable prose. Run `spectop setup` for the reasons in full, or `spectop setup --from FILE` with a file fetched elsewhere.",
-                error.brief()
-            ),
-        )),
+    }
+
+    fn bring(&mut self, repo: &RepoRef) -> Result<PathBuf, HubError> {
+        fetch(&self.cache, repo, self.offline, self.refresh, self.progress)
+    }
+
+    fn default_pair(&mut self, draft: Option<PathBuf>, no_draft: bool) -> Result<PairSource, EngineError> {
+        match default_target_or(self.offline, self.progress) {
+            Ok(path) => self.pair(path, None, draft, no_draft),
+            // Neither has a drafter that was asked for a use beside the toy target, nor was the toy what SPECTOP_TARGET named.
+            Err(error) if draft.is_some() || matches!(error, SetupError::Given { .. }) => {
+                Err(EngineError::Load(error.to_string()))
+            }
+            Err(error) => Ok(toy(
+                None,
+                no_draft,
+                format!(
+                    "The default model could not be fetched ({}). Running the embedded byte-level toy pair instead: its text is not readable prose. Run `spectop setup` for the reasons in full, or `spectop setup --from FILE` with a file fetched elsewhere.",
+                    error.brief()
+                ),
+            )),
+        }
+    }
+
+    /// A target at a path, with the drafter that was named, lies beside it, or is known to belong to it. `repo` is the
+    /// model of the hub that the target was asked for as.
+    fn pair(
+        &mut self,
+        target: PathBuf,
+        repo: Option<&RepoRef>,
+        draft: Option<PathBuf>,
+        no_draft: bool,
+    ) -> Result<PairSource, EngineError> {
+        let (draft, notice) = match draft {
+            _ if no_draft => (None, None),
+            Some(path) => (Some(ModelSource::Path(path)), None),
+            None => match own_drafter(&target)? {
+                Some(own) => (Some(own), None),
+                None => self.known_drafter(&target, repo),
+            },
+        };
+        Ok(PairSource { target: ModelSource::Path(target), draft, notice })
+    }
+
+    /// The published drafter of a published target, and what to say about it. A target that was asked for by its name
+    /// on the hub has its drafter brought; beside one that lies on the disk only what is in the cache is used.
+    fn known_drafter(&mut self, target: &Path, repo: Option<&RepoRef>) -> (Option<ModelSource>, Option<String>) {
+        let shown = repo.map_or_else(|| target.display().to_string(), |r| r.id.clone());
+        let Some(known) = pair_of(&shown) else {
+            let notice = format!(
+                "No drafter is known for {shown}, so only plain decoding is on offer. Name one with --draft, or put it in a folder `drafter` beside the target."
+            );
+            return (None, Some(notice));
+        };
+        let KnownPair { target: published, drafter, .. } = known;
+        let Some(reference) = RepoRef::parse(drafter) else { return (None, None) };
+        let here = self.cache.find(&reference);
+        let found = match (here, repo) {
+            (Some(path), None) => Ok(path),
+            (None, None) => Err(format!("give --draft {drafter} to fetch it")),
+            (_, Some(_)) if self.offline && self.cache.find(&reference).is_none() => Err(format!(
+                "it is not in the cache and spectop is offline; once online, fetch it with `spectop setup --target {shown}`"
+            )),
+            (_, Some(_)) => self.bring(&reference).map_err(|e| e.to_string()),
+        };
+        match found {
+            Ok(path) => {
+                let notice =
+                    format!("Drafting with {drafter}, known to belong to {published}; --no-draft runs without it.");
+                (Some(ModelSource::Path(path)), Some(notice))
+            }
+            Err(why) => {
+                let notice =
+                    format!("Only plain decoding is on offer. {drafter} is known to belong to {published}, but {why}.");
+                (None, Some(notice))
+            }
+        }
     }
 }
 
@@ -54,21 +153,6 @@ fn toy(draft: Option<PathBuf>, no_draft: bool, notice: String) -> PairSource {
         draft: (!no_draft).then_some(draft),
         notice: Some(notice),
     }
-}
-
-fn pair(target: PathBuf, draft: Option<PathBuf>, no_draft: bool) -> Result<PairSource, EngineError> {
-    let draft = match draft {
-        _ if no_draft => None,
-        Some(path) => Some(ModelSource::Path(path)),
-        None => own_drafter(&target)?,
-    };
-    let notice = (draft.is_none() && !no_draft).then(|| {
-        format!(
-            "No drafter is known for {}, so only plain decoding is on offer. Name one with --draft, or put it in a folder `drafter` beside the target.",
-            target.display()
-        )
-    });
-    Ok(PairSource { target: ModelSource::Path(target), draft, notice })
 }
 
 /// The drafter that belongs to a target: ours for the default model in any format, or one in a folder beside it.
@@ -101,7 +185,8 @@ mod tests {
     use super::*;
 
     fn run(target: Option<PathBuf>, draft: Option<PathBuf>, no_draft: bool, tiny: bool) -> Result<PairSource, String> {
-        resolve(target, draft, no_draft, tiny)(&mut |_| {}).map_err(|e| e.to_string())
+        resolve(Ask { target, draft, no_draft, tiny, offline: true, refresh: false })(&mut |_| {})
+            .map_err(|e| e.to_string())
     }
 
     #[test]
@@ -117,8 +202,8 @@ mod tests {
     fn paths_that_are_not_there_are_named() {
         let error = run(Some("gone/model.gguf".into()), None, false, false).expect_err("not there");
         assert!(error.contains("gone/model.gguf"), "{error}");
-        let error = run(None, Some("gone/drafter".into()), false, true).expect_err("not there");
-        assert!(error.contains("gone/drafter"), "{error}");
+        let error = run(None, Some("./gone/drafter".into()), false, true).expect_err("not there");
+        assert!(error.contains("gone/drafter does not exist"), "{error}");
     }
 
     #[test]

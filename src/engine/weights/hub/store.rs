@@ -247,7 +247,7 @@ impl Drop for Part<'_> {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     let digit = |n: u8| char::from_digit(n.into(), 16).unwrap_or('0');
     bytes.iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
