@@ -218,6 +218,12 @@ pub trait Backend: Send + 'static {
 
     /// Device, threads, kernels.
     fn info(&self) -> DeviceInfo;
+    /// Bytes a second that reading so many of them runs at, at best: what bounds decoding one token at a time.
+    fn read_bandwidth(&mut self, bytes: usize) -> f64;
+    /// 8-bit operations a second at best, where it is known how to measure that.
+    fn integer_peak(&mut self) -> Option<f64> {
+        None
+    }
     /// The device's memory, where it is not the host's.
     fn room(&self) -> Option<Room> {
         None

@@ -174,13 +174,12 @@ impl Work {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); span.count];
         let mut open: Vec<(usize, usize, Vec<usize>)> = Vec::new();
         for i in (0..span.count).rev() {
-            match before[span.row + i].filter(|&slot| slot >= span.base) {
-                Some(parent) => children[parent - span.base].push(i),
-                None => {
-                    let anchor = span.base - span.base % BLOCK;
-                    // A root at an anchor starts from the cache's state, which stands there.
-                    open.push((i, 0, (anchor..span.base).collect()));
-                }
+            if let Some(parent) = before[span.row + i].filter(|&slot| slot >= span.base) {
+                children[parent - span.base].push(i);
+            } else {
+                // A root at an anchor starts from the cache's state, which stands there.
+                let anchor = span.base - span.base % BLOCK;
+                open.push((i, 0, (anchor..span.base).collect()));
             }
         }
         while let Some((i, level, mut path)) = open.pop() {

@@ -17,6 +17,7 @@ mod store;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::engine::sampler::top_k;
 use crate::engine::weights::{TensorView, WeightsError};
@@ -265,6 +266,22 @@ impl<D: Driver> Backend for Cuda<D> {
             threads: self.driver.processors(),
             kernels: self.driver.architecture(),
         }
+    }
+
+    fn read_bandwidth(&mut self, bytes: usize) -> f64 {
+        let copies = 8;
+        let (from, to) = (done(Memory::new(&self.driver, bytes)), done(Memory::new(&self.driver, bytes)));
+        // A download of nothing but a byte waits for all that was asked for.
+        let wait = || done(self.driver.download(to.at(), &mut [0]));
+        done(self.driver.copy(from.at(), to.at(), bytes));
+        wait();
+        let clock = Instant::now();
+        for _ in 0..copies {
+            done(self.driver.copy(from.at(), to.at(), bytes));
+        }
+        wait();
+        // A copy reads and writes.
+        (2 * copies * bytes) as f64 / clock.elapsed().as_secs_f64()
     }
 
     fn room(&self) -> Option<Room> {
