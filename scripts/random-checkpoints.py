@@ -3,7 +3,9 @@
 
 Writes one folder an architecture under tests/fixtures/hf: the checkpoint as it would be published, and
 expected.safetensors with `ids` (a prompt), `logits` (of every position), `features` (the residual stream after the
-layers that `taps` names, of the last positions) and `greedy` (ids that follow under greedy decoding). tests/models.rs compares with them.
+layers that `taps` names, of the last positions) and `greedy` (ids that follow under greedy decoding). tests/models.rs
+compares with them. Drafters have no transformers model to compare with: what DFlash 2 gives is computed here, straight
+from its formulas, for tests/dflash2.rs.
 
     pip install torch transformers safetensors
     python scripts/random-checkpoints.py [NAME ...]
@@ -15,7 +17,7 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5TextConfig
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5ForCausalLM
@@ -184,13 +186,15 @@ def qwen35_untied():
     write("qwen35-untied", model, config, 9, rename=rename, shards=2)
 
 
-def drafter():
-    """A DFlash drafter for qwen35-tied: one full and one sliding layer, K and V of its own shape."""
-    folder = OUT / "qwen35-tied-dflash"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    random = torch.Generator().manual_seed(11)
-    hidden, heads, kv, width, inner = 64, 2, 1, 16, 64
+DRAFT = {
+    "model_type": "qwen3", "vocab_size": VOCAB, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "rms_norm_eps": 1e-6, "rope_theta": 10_000.0,
+    "num_target_layers": 4, "hidden_act": "silu", "block_size": 8,
+}
+
+
+def draft_tensors(random, hidden, heads, kv, width, inner, layers, taps):
+    """Random tensors of a drafter, whole BF16 numbers."""
     tensors = {}
 
     def matrix(name, rows, columns):
@@ -199,10 +203,10 @@ def drafter():
     def vector(name, length):
         tensors[name] = (1 + torch.randn(length, generator=random) * 0.3).bfloat16()
 
-    matrix("fc.weight", hidden, 2 * hidden)
+    matrix("fc.weight", hidden, taps * hidden)
     vector("hidden_norm.weight", hidden)
     vector("norm.weight", hidden)
-    for layer in range(2):
+    for layer in range(layers):
         at = f"layers.{layer}."
         vector(at + "input_layernorm.weight", hidden)
         vector(at + "post_attention_layernorm.weight", hidden)
@@ -215,19 +219,153 @@ def drafter():
         matrix(at + "mlp.gate_proj.weight", inner, hidden)
         matrix(at + "mlp.up_proj.weight", inner, hidden)
         matrix(at + "mlp.down_proj.weight", hidden, inner)
+    return tensors
+
+
+def write_drafter(name, tensors, config, expected=None):
+    folder = OUT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     save_file(tensors, folder / "model.safetensors")
-    config = {
-        "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "vocab_size": VOCAB, "hidden_size": hidden,
-        "intermediate_size": inner, "num_hidden_layers": 2, "num_attention_heads": heads, "num_key_value_heads": kv,
-        "head_dim": width, "rms_norm_eps": 1e-6, "rope_theta": 10_000.0, "num_target_layers": 4, "hidden_act": "silu",
-        "layer_types": ["full_attention", "sliding_attention"], "sliding_window": 24, "use_sliding_window": True,
-        "block_size": 8, "dflash_config": {"mask_token_id": VOCAB - 1, "target_layer_ids": [0, 2]},
-    }
     (folder / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
-    print(f"qwen35-tied-dflash: {sum(f.stat().st_size for f in folder.iterdir()) / 1e3:.0f} kB")
+    if expected:
+        save_file(expected, folder / "expected.safetensors")
+    print(f"{name}: {sum(f.stat().st_size for f in folder.iterdir()) / 1e3:.0f} kB")
 
 
-ALL = [qwen3_tied, qwen3_untied, llama_scaled, qwen35_tied, qwen35_untied, drafter]
+def dflash():
+    """A DFlash drafter for qwen35-tied: one full and one sliding layer, K and V of its own shape."""
+    random = torch.Generator().manual_seed(11)
+    config = DRAFT | {
+        "architectures": ["DFlashDraftModel"], "layer_types": ["full_attention", "sliding_attention"],
+        "sliding_window": 24, "use_sliding_window": True,
+        "dflash_config": {"mask_token_id": VOCAB - 1, "target_layer_ids": [0, 2]},
+    }
+    write_drafter("qwen35-tied-dflash", draft_tensors(random, 64, 2, 1, 16, 64, 2, 2), config)
+
+
+def norm(x, weight, eps=1e-6):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
+
+
+def rotated(x, positions, theta=10_000.0):
+    """Half-split rotation of [rows, heads, width] by position."""
+    half = x.shape[-1] // 2
+    angles = positions[:, None].float() * theta ** (-torch.arange(half) * 2.0 / x.shape[-1])
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
+
+
+def dflash2_pass(t, config, features, embedding, head, seed):
+    """DFlash 2 by its formulas, one block behind `features`: logits of slots 1.., and what the selector picks."""
+    context, size = features.shape[0], config["block_size"]
+    heads, kv, width = config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]
+    two = config["dflash_config"]
+    taps, group, window = two["conv_kernel_size"], two["conv_group_size"], config["sliding_window"]
+    hidden = config["hidden_size"]
+    c = norm(features @ t["fc.weight"].T, t["hidden_norm.weight"])
+    x = embedding[torch.tensor([seed] + [two["mask_token_id"]] * (size - 1))]
+    places = torch.arange(context + size)
+    mine = places[context:]
+    near = (mine[:, None] - places[None, :]).abs() < window
+
+    def convolved(z, base, own):
+        out = torch.zeros_like(z)
+        for j in range(size):
+            for back in range(min(taps, j + 1)):
+                out[j] += (base[back] + own[j, back].repeat_interleave(group)) * z[j - back]
+        return out
+
+    for layer in range(config["num_hidden_layers"]):
+        at = f"layers.{layer}."
+
+        def around(name, z, sublayer):
+            base = t[at + name + ".base_kernel"]
+            own = (z @ t[at + name + ".kernel_projection.weight"].T).view(size, 2, taps, hidden // group)
+            return convolved(sublayer(convolved(z, base[0], own[:, 0])), base[1], own[:, 1])
+
+        def attention(z):
+            def split(y, count):
+                return y.view(y.shape[0], count, width)
+
+            q = norm(split(z @ t[at + "self_attn.q_proj.weight"].T, heads), t[at + "self_attn.q_norm.weight"])
+            both = torch.cat([c, z])
+            k = norm(split(both @ t[at + "self_attn.k_proj.weight"].T, kv), t[at + "self_attn.k_norm.weight"])
+            v = split(both @ t[at + "self_attn.v_proj.weight"].T, kv)
+            q, k = rotated(q, mine), rotated(k, places)
+            k, v = (y.repeat_interleave(heads // kv, dim=1) for y in (k, v))
+            scores = torch.einsum("qhd,khd->hqk", q, k) * width**-0.5
+            weights = scores.masked_fill(~near, float("-inf")).softmax(-1)
+            mixed = torch.einsum("hqk,khd->qhd", weights, v).reshape(size, heads * width)
+            return mixed @ t[at + "self_attn.o_proj.weight"].T
+
+        def mlp(z):
+            gate = torch.nn.functional.silu(z @ t[at + "mlp.gate_proj.weight"].T)
+            return (gate * (z @ t[at + "mlp.up_proj.weight"].T)) @ t[at + "mlp.down_proj.weight"].T
+
+        x = x + around("attention_conv", norm(x, t[at + "input_layernorm.weight"]), attention)
+        x = x + around("mlp_conv", norm(x, t[at + "post_attention_layernorm.weight"]), mlp)
+    o = norm(x, t["norm.weight"])[1:]
+    cap = config["final_logit_softcapping"]
+    logits = cap * torch.tanh(o @ head.T * config["output_multiplier"] / cap)
+    chain, scores, before = [], [], seed
+    for slot in range(size - 1):
+        values, tokens = logits[slot].topk(two["selector_top_k"])
+        h = t["candidate_selector.hidden_projection.weight"] @ o[slot]
+        asked = t["candidate_selector.predecessor_codebook"][before] * h
+        score = values + t["candidate_selector.successor_codebook"][tokens] @ asked
+        before = tokens[score.argmax()].item()
+        chain.append(before)
+        scores.append(score.max() - score.logsumexp(0))
+    return logits, torch.tensor(chain), torch.stack(scores)
+
+
+def dflash2():
+    """A DFlash 2 drafter for qwen35-untied, and what the formulas give behind several contexts."""
+    random = torch.Generator().manual_seed(13)
+    tensors = draft_tensors(random, 64, 2, 1, 16, 64, 2, 2)
+    taps, group, rank = 3, 16, 8
+
+    def normal(shape, deviation):
+        return (torch.randn(shape, generator=random) * deviation).bfloat16()
+
+    for layer in range(2):
+        for part in ["attention_conv", "mlp_conv"]:
+            tensors[f"layers.{layer}.{part}.base_kernel"] = normal((2, taps, 64), 0.6)
+            projection = normal((2 * taps * (64 // group), 64), 0.05)
+            tensors[f"layers.{layer}.{part}.kernel_projection.weight"] = projection
+    tensors["candidate_selector.hidden_projection.weight"] = normal((rank, 64), 0.12)
+    tensors["candidate_selector.predecessor_codebook"] = normal((VOCAB, rank), 1.0)
+    tensors["candidate_selector.successor_codebook"] = normal((VOCAB, rank), 1.0)
+    config = DRAFT | {
+        "architectures": ["DFlash2DraftModel"], "layer_types": ["sliding_attention"] * 2, "sliding_window": 12,
+        "use_sliding_window": True, "is_causal": False, "output_multiplier": 0.5, "final_logit_softcapping": 6.0,
+        "dflash_config": {
+            "mask_token_id": VOCAB - 1, "target_layer_ids": [0, 2], "conv_kernel_size": taps,
+            "conv_group_size": group, "selector_rank": rank, "selector_top_k": 6,
+        },
+    }
+    target = hybrid(False)
+    randomise(target, 9)
+    target.eval()
+    ids = load_file(OUT / "qwen35-untied" / "expected.safetensors")["ids"]
+    exact = {n: v.float() for n, v in tensors.items()}
+    expected = {"contexts": torch.tensor([5, 20, 44])}
+    with torch.no_grad():
+        states = target(ids[None], output_hidden_states=True).hidden_states
+        features = torch.cat([states[tap + 1][0] for tap in [0, 2]], dim=-1)
+        for context in expected["contexts"].tolist():
+            found = dflash2_pass(
+                exact, config, features[:context], target.model.embed_tokens.weight, target.lm_head.weight,
+                ids[context].item(),
+            )
+            for name, value in zip(["logits", "chain", "scores"], found):
+                expected[f"{name}.{context}"] = value.contiguous()
+    write_drafter("qwen35-untied-dflash2", tensors, config, expected)
+
+
+ALL = [qwen3_tied, qwen3_untied, llama_scaled, qwen35_tied, qwen35_untied, dflash, dflash2]
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

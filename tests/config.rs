@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 use spectop::engine::api::ModelSource;
-use spectop::engine::model::config::{Architecture, DraftAttention, DraftConfig, TargetConfig};
+use spectop::engine::model::config::{
+    Architecture, ConvShape, DraftAttention, DraftConfig, Mixing, SelectorShape, TargetConfig,
+};
 use spectop::engine::weights::Checkpoint;
 use spectop::engine::weights::bundle::{SMOLLM2_DRAFT, TINY_DRAFT, TINY_TARGET};
 
@@ -173,6 +175,75 @@ fn drafters_are_read_with_their_variants() {
 }
 
 #[test]
+fn the_second_generation_is_read_with_its_defaults() {
+    let target = target(&llama()).expect("a llama");
+    let plain = draft(&dflash(), &target).expect("fits");
+    assert_eq!((plain.conv, plain.selector), (None, None));
+    let named = draft(&with(dflash(), &json!({"architectures": ["DFlash2DraftModel"]})), &target).expect("fits");
+    assert_eq!(named.conv, Some(ConvShape { kernel: 2, group: 16 }));
+    assert_eq!(named.selector, Some(SelectorShape { rank: 256, candidates: 16 }));
+    let said = json!({"dflash_config": {"mask_token_id": 1, "conv_kernel_size": 3, "conv_group_size": 8,
+        "selector_rank": 32, "selector_top_k": 4}});
+    let said = draft(&with(dflash(), &said), &target).expect("fits");
+    assert_eq!(said.conv, Some(ConvShape { kernel: 3, group: 8 }));
+    assert_eq!(said.selector, Some(SelectorShape { rank: 32, candidates: 4 }));
+}
+
+fn hybrid() -> Value {
+    json!({"model_type": "qwen3_5_text", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 1000, "rms_norm_eps": 1e-6,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.5,
+            "mrope_section": [2, 1, 1], "mrope_interleaved": true},
+        "linear_num_key_heads": 2, "linear_num_value_heads": 6, "linear_key_head_dim": 8, "linear_value_head_dim": 16,
+        "linear_conv_kernel_dim": 4})
+}
+
+#[test]
+fn hybrids_are_read_alone_and_inside_a_model_that_sees() {
+    let read = target(&hybrid()).expect("a hybrid");
+    assert_eq!(read.architecture, Architecture::Qwen35);
+    let every_fourth: Vec<usize> = (0..8).filter(|&l| read.mixing[l] == Mixing::Attention).collect();
+    assert_eq!(every_fourth, [3, 7]);
+    let delta = read.delta.clone().expect("recurrent layers");
+    assert_eq!((delta.key_width(), delta.value_width(), delta.conv_width(), delta.kernel), (16, 96, 128, 4));
+    assert_eq!((delta.key_head(2), delta.key_head(3)), (0, 1), "value heads stand in groups");
+    // Half of 32 elements rotate, in pairs.
+    assert_eq!((read.inv_freq.len(), read.inv_freq[0]), (8, 1.0));
+    assert!((f64::from(read.inv_freq[4]) - 1e7f64.powf(-0.5)).abs() < 1e-9);
+
+    let wrapped = json!({"model_type": "qwen3_5", "text_config": hybrid(), "vision_config": {"hidden_size": 3},
+        "tie_word_embeddings": false, "eos_token_id": 9});
+    let inner = target(&wrapped).expect("a hybrid");
+    assert_eq!((inner.hidden, inner.layers, inner.tied, inner.stop_tokens), (64, 8, false, vec![9]));
+
+    let types = json!([
+        "full_attention",
+        "linear_attention",
+        "linear_attention",
+        "linear_attention",
+        "linear_attention",
+        "linear_attention",
+        "linear_attention",
+        "full_attention"
+    ]);
+    let listed = target(&with(hybrid(), &json!({"layer_types": types}))).expect("a hybrid");
+    assert_eq!(listed.mixing[0], Mixing::Attention);
+    assert_eq!(listed.mixing[3], Mixing::Delta);
+
+    for (change, word) in [
+        (json!({"layer_types": ["full_attention"]}), "layer_types"),
+        (json!({"layer_types": [1, 2, 3, 4, 5, 6, 7, 8]}), "layer_types"),
+        (json!({"linear_num_value_heads": 5}), "evenly"),
+        (json!({"linear_conv_kernel_dim": null}), "linear_conv_kernel_dim is missing"),
+        (json!({"attn_output_gate": false}), "attn_output_gate"),
+        (json!({"partial_rotary_factor": 0.01, "rope_parameters": {"rope_theta": 1e7}}), "partial_rotary_factor"),
+    ] {
+        let error = target(&with(hybrid(), &change)).expect_err("refused");
+        assert!(error.contains(word), "{change}: {error}");
+    }
+}
+
+#[test]
 fn drafters_that_do_not_fit_are_refused_in_words() {
     let target = target(&llama()).expect("a llama");
     for (change, words) in [
@@ -188,8 +259,9 @@ fn drafters_that_do_not_fit_are_refused_in_words() {
         (json!({"layer_types": ["full_attention"]}), "layer_types"),
         (json!({"layer_types": ["linear", "linear", "linear", "linear", "linear"]}), "layer_types"),
         (json!({"dflash_config": {"mask_token_id": 1, "use_swa": true}}), "sliding_window is missing"),
-        (json!({"architectures": ["DFlash2DraftModel"]}), "DFlash 2"),
-        (json!({"dflash_config": {"mask_token_id": 1, "selector_rank": 8}}), "DFlash 2"),
+        (json!({"conv_kernel_size": 2, "conv_group_size": 48}), "groups of 48"),
+        (json!({"selector_rank": 8, "selector_top_k": 300}), "selector_top_k"),
+        (json!({"projector_type": "domino"}), "Domino"),
         (json!({"draft_vocab_size": 500}), "draft_token_ids"),
         (json!({"block_size": 1}), "block_size"),
         (json!({"num_hidden_layers": 1_000_000}), "num_hidden_layers"),

@@ -12,6 +12,8 @@ use crate::engine::weights::{Checkpoint, WeightsError};
 /// Steps that rendering may take: a template comes with a model, and a loop in it must not stop the engine.
 const FUEL: u64 = 5_000_000;
 const NAME: &str = "chat_template";
+/// Names that every template gets, and that no switch can have.
+pub const GIVEN: [&str; 4] = ["messages", "add_generation_prompt", "bos_token", "eos_token"];
 
 /// A compiled template.
 #[derive(Debug)]
@@ -52,12 +54,23 @@ impl ChatTemplate {
 
     /// The prompt text for an OpenAI `messages` array, with the generation prompt added.
     pub fn render(&self, messages: &[serde_json::Value]) -> Result<String, String> {
+        self.render_with(messages, &serde_json::Map::new())
+    }
+
+    /// The same, with switches that the template knows beside the conversation (`enable_thinking` in Qwen's). What the
+    /// template does not know is not used; what a template always gets ([`GIVEN`]) stays.
+    pub fn render_with(
+        &self,
+        messages: &[serde_json::Value],
+        switches: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<String, String> {
         let messages = messages.iter().enumerate().map(|(i, m)| plain_message(i, m)).collect::<Result<Vec<_>, _>>()?;
         let context = context! {
             messages => Value::from(Serde(&messages)),
             add_generation_prompt => true,
             bos_token => self.bos.as_str(),
             eos_token => self.eos.as_str(),
+            ..Value::from(Serde(switches))
         };
         let template = self.environment.get_template(NAME).map_err(|e| described(&e))?;
         template.render(context).map_err(|e| described(&e))
@@ -186,6 +199,82 @@ mod tests {
     fn loop_controls_and_json_work() {
         let template = "{% for x in [1, 2, 3] %}{% if x == 2 %}{% break %}{% endif %}{{ x }}{% endfor %}{{ {'a': [1, '<é>']} | tojson }}";
         assert_eq!(render(template, &[]).expect("renders"), r#"1{"a": [1, "<é>"]}"#);
+    }
+
+    /// The constructs of Qwen's templates: what was thought before the last question is left out, and thinking can be
+    /// switched off by an empty thought that the model finds already there.
+    #[test]
+    fn thinking_can_be_switched_off() {
+        let template = r"{%- set last = namespace(at=-1) %}
+{%- for m in messages[::-1] %}
+{%- if m.role == 'user' and last.at < 0 and m.content is string and not m.content.startswith('<tool') %}
+{%- set last.at = (messages | length - 1) - loop.index0 %}
+{%- endif %}
+{%- endfor %}
+{%- for m in messages %}
+{%- set text = m.content if m.content is string else '' %}
+{%- if '</think>' in text %}
+{%- set thought = text.split('</think>')[0].rstrip('
+').split('<think>')[-1].lstrip('
+') %}
+{%- set text = text.split('</think>')[-1].lstrip('
+') %}
+{%- if loop.index0 > last.at %}{%- set text = '<think>
+' + thought.strip('
+') + '
+</think>
+
+' + text %}{%- endif %}
+{%- endif %}
+{{- '<|im_start|>' + m.role + '
+' + text + '<|im_end|>
+' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant
+' }}
+{%- if enable_thinking is defined and enable_thinking is false %}
+{{- '<think>
+
+</think>
+
+' }}
+{%- endif %}
+{%- endif %}";
+        let template = ChatTemplate::compile(template.into(), String::new(), String::new()).expect("compiles");
+        let messages = [
+            json!({"role": "user", "content": "a"}),
+            json!({"role": "assistant", "content": "<think>
+hm
+</think>
+
+b"}),
+            json!({"role": "user", "content": "c"}),
+        ];
+        let start = "<|im_start|>user
+a<|im_end|>
+<|im_start|>assistant
+b<|im_end|>
+<|im_start|>user
+c<|im_end|>
+<|im_start|>assistant
+";
+        let with = |switches: serde_json::Value| {
+            template.render_with(&messages, switches.as_object().expect("an object")).expect("renders")
+        };
+        assert_eq!(with(json!({})), start);
+        assert_eq!(with(json!({"enable_thinking": true})), start);
+        assert_eq!(
+            with(json!({"enable_thinking": false})),
+            format!(
+                "{start}<think>
+
+</think>
+
+"
+            )
+        );
+        assert_eq!(with(json!({"messages": [], "add_generation_prompt": false})), start, "what is given stays");
     }
 
     #[test]

@@ -41,6 +41,19 @@ impl Lattice {
         Self { k, ids, logprobs: scores, order }
     }
 
+    /// The first slots alone.
+    #[must_use]
+    pub fn take(&self, slots: usize) -> Self {
+        let slots = slots.min(self.slots());
+        let pairs = slots * self.k * self.k;
+        Self {
+            k: self.k,
+            ids: self.ids[..slots * self.k].to_vec(),
+            logprobs: self.logprobs[..pairs].to_vec(),
+            order: self.order[..pairs].to_vec(),
+        }
+    }
+
     fn line(&self, slot: usize, above: usize) -> std::ops::Range<usize> {
         let from = (slot * self.k + above) * self.k;
         from..from + self.k

@@ -14,6 +14,7 @@ use super::device::{self, OnDevice};
 use super::model::config::TargetConfig;
 use super::plan;
 use super::rounds::Core;
+use super::sampling;
 use super::scheduler::{Command, Scheduler, check};
 use super::shared::{Shared, Text, lock};
 use super::tokenizer::Tokenizer;
@@ -98,6 +99,7 @@ fn start<B: Backend>(
     let text = Text {
         tokenizer: Tokenizer::read(&target, vocab).map_err(load)?,
         template: ChatTemplate::read(&target).map_err(load)?,
+        sampling: sampling::suggested(&target).map_err(load)?,
     };
     let (settings, limits) = modes(config, &core, most)?;
     // `run` is the only one who sets it.
@@ -181,11 +183,15 @@ fn modes<B: Backend>(
 }
 
 impl Text {
-    /// Token ids of a conversation, ready for the answer.
-    pub fn encode_chat(&self, messages: &[serde_json::Value]) -> Result<Vec<u32>, EngineError> {
+    /// Token ids of a conversation, ready for the answer. `switches` are for the template.
+    pub fn encode_chat(
+        &self,
+        messages: &[serde_json::Value],
+        switches: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Vec<u32>, EngineError> {
         let invalid = |problem: String| EngineError::Invalid { field: "messages", problem };
         if let Some(template) = &self.template {
-            let prompt = template.render(messages).map_err(invalid)?;
+            let prompt = template.render_with(messages, switches).map_err(invalid)?;
             return Ok(self.tokenizer.encode(&prompt, true));
         }
         // A model without a template has seen plain text only.

@@ -14,6 +14,7 @@ mod plan;
 pub mod profile;
 pub mod rounds;
 pub mod sampler;
+pub mod sampling;
 mod scheduler;
 pub mod sequence;
 mod session;
@@ -35,6 +36,7 @@ use crate::protocol::event::{Event, Level, Sample};
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::state::{Readiness, State};
 use api::{EngineConfig, EngineError, GenerateRequest, Generation, Resolve};
+use sampling::Suggested;
 use scheduler::Command;
 use session::Queued;
 use shared::{Shared, Text, lock};
@@ -166,8 +168,22 @@ impl Engine {
 
     /// Token ids of a conversation through the model's chat template, ready for the answer.
     pub fn encode_chat(&self, messages: &[serde_json::Value]) -> Result<Vec<u32>, EngineError> {
+        self.encode_chat_with(messages, &serde_json::Map::new())
+    }
+
+    /// The same, with switches for the template, such as `enable_thinking`.
+    pub fn encode_chat_with(
+        &self,
+        messages: &[serde_json::Value],
+        switches: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Vec<u32>, EngineError> {
         let text = self.text()?;
-        text.encode_chat(messages)
+        text.encode_chat(messages, switches)
+    }
+
+    /// What the model's publishers suggest where a request does not say how to choose tokens.
+    pub fn suggested_sampling(&self) -> Suggested {
+        self.shared.text.get().map_or_else(Suggested::default, |text| text.sampling)
     }
 
     /// Bytes of a token, for showing it.

@@ -244,7 +244,7 @@ impl<'a, B: Backend> Scheduler<'a, B> {
         let started = Instant::now();
         let prompts = REHEARSAL.iter().filter_map(|text| {
             let message = serde_json::json!({"role": "user", "content": text});
-            self.text.encode_chat(&[message]).ok()
+            self.text.encode_chat(&[message], &serde_json::Map::new()).ok()
         });
         let prompts = prompts.collect();
         if let Some(mut controller) = measure::controller(&mut self.core, AUTO_NODES, prompts) {

@@ -11,6 +11,7 @@ use crate::protocol::mode::{Limits, Mode, ModeSettings};
 use crate::protocol::state::{DeviceInfo, ModelInfo, Readiness};
 
 use super::chat_template::ChatTemplate;
+use super::sampling::Suggested;
 use super::stats::Stats;
 use super::tokenizer::Tokenizer;
 
@@ -23,6 +24,8 @@ pub struct Text {
     pub tokenizer: Tokenizer,
     /// Chat template, where the model has one.
     pub template: Option<ChatTemplate>,
+    /// What the model's publishers suggest where a request does not say how to choose tokens.
+    pub sampling: Suggested,
 }
 
 /// What is known about the loaded pair.

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 
 use crate::engine::Engine;
 use crate::engine::api::{EngineError, GenerateRequest, Generation};
+use crate::engine::sampling::Suggested;
 use crate::protocol::event::{Event, Sample};
 use crate::protocol::mode::{ModeChange, ModeRequest};
 use crate::protocol::state::State;
@@ -29,8 +30,12 @@ pub trait Backend: Send + Sync + 'static {
     fn sample(&self) -> Sample;
     /// Token ids of a text.
     fn encode(&self, text: &str) -> Result<Vec<u32>, EngineError>;
-    /// Token ids of a conversation.
-    fn encode_chat(&self, messages: &[Value]) -> Result<Vec<u32>, EngineError>;
+    /// Token ids of a conversation; `switches` are for the chat template.
+    fn encode_chat(&self, messages: &[Value], switches: &Map<String, Value>) -> Result<Vec<u32>, EngineError>;
+    /// What the model's publishers suggest where a request does not say how to choose tokens.
+    fn suggested_sampling(&self) -> Suggested {
+        Suggested::default()
+    }
     /// Name of the target, once known.
     fn model_name(&self) -> Option<String>;
 }
@@ -57,8 +62,11 @@ impl Backend for Engine {
     fn encode(&self, text: &str) -> Result<Vec<u32>, EngineError> {
         Engine::encode(self, text)
     }
-    fn encode_chat(&self, messages: &[Value]) -> Result<Vec<u32>, EngineError> {
-        Engine::encode_chat(self, messages)
+    fn encode_chat(&self, messages: &[Value], switches: &Map<String, Value>) -> Result<Vec<u32>, EngineError> {
+        Engine::encode_chat_with(self, messages, switches)
+    }
+    fn suggested_sampling(&self) -> Suggested {
+        Engine::suggested_sampling(self)
     }
     fn model_name(&self) -> Option<String> {
         Engine::model_name(self)

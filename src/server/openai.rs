@@ -156,7 +156,7 @@ async fn generate_request(
         id: Some(shape.id()),
         prompt,
         max_tokens,
-        sampling: ask.sampling,
+        sampling: ask.sampling.or(context.backend.suggested_sampling()),
         stop: ask.stop,
         ignore_eos: ask.ignore_eos,
         mode: ask.mode,
@@ -171,7 +171,7 @@ async fn encode(context: &Context, prompt: Prompt) -> Result<Vec<u32>, EngineErr
     let work = move || {
         let _permit = permit;
         match prompt {
-            Prompt::Chat(messages) => backend.encode_chat(&messages),
+            Prompt::Chat(messages, switches) => backend.encode_chat(&messages, &switches),
             Prompt::Text(text) => backend.encode(&text),
             Prompt::Ids(ids) => Ok(ids),
         }

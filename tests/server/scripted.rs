@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use spectop::engine::api::{Delta, EngineError, GenerateRequest, Generation};
 use spectop::protocol::SCHEMA_VERSION;
 use spectop::protocol::event::{Event, FinishReason, RequestMetrics, Sample};
@@ -141,8 +141,11 @@ impl Backend for Scripted {
         Ok(text.bytes().map(u32::from).collect())
     }
 
-    fn encode_chat(&self, messages: &[Value]) -> Result<Vec<u32>, EngineError> {
-        let text: String = messages.iter().filter_map(|m| m["content"].as_str()).collect();
+    fn encode_chat(&self, messages: &[Value], switches: &Map<String, Value>) -> Result<Vec<u32>, EngineError> {
+        let mut text: String = messages.iter().filter_map(|m| m["content"].as_str()).collect();
+        if switches.get("enable_thinking") == Some(&Value::Bool(false)) {
+            text.push_str("<think></think>");
+        }
         self.encode(&text)
     }
 

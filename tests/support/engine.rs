@@ -2,7 +2,8 @@
 
 use spectop::engine::api::{ModelSource, Precision, Sampling};
 use spectop::engine::backend::cpu::Cpu;
-use spectop::engine::decode::controller::{Controller, Costs};
+use spectop::engine::decode::controller::Controller;
+use spectop::engine::decode::costs::{Costs, Measured};
 use spectop::engine::rounds::{Core, Task, Work};
 use spectop::engine::sequence::Sequence;
 use spectop::engine::weights::{Checkpoint, bundle};
@@ -34,9 +35,14 @@ fn load_as(target: &ModelSource, draft: &ModelSource, threads: usize, precision:
     let draft = Checkpoint::open(draft).expect("the drafter opens");
     let mut core = Core::load(Cpu::new(threads), &target, Some(&draft), precision, |_| {}).expect("the pair loads");
     // Made-up costs, on which drafting pays: `auto` must draft to be tested.
-    let costs =
-        Costs { draft: 0.1, verify: vec![(1, 1.0), (8, 1.2), (32, 2.0)], contexts: [64, 1024], deep: Vec::new() };
-    core.controller = Some(Controller::new(costs, 31));
+    let measured = Measured {
+        draft: vec![(8, 0.1)],
+        feature: 0.0,
+        verify: vec![(1, 1.0), (8, 1.2), (32, 2.0)],
+        contexts: [64, 1024],
+        deep: Vec::new(),
+    };
+    core.controller = Some(Controller::new(Costs::new(measured), 31));
     core
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -240,7 +240,7 @@ impl Backend for Load {
         Ok(vec![0])
     }
 
-    fn encode_chat(&self, _: &[Value]) -> Result<Vec<u32>, EngineError> {
+    fn encode_chat(&self, _: &[Value], _: &Map<String, Value>) -> Result<Vec<u32>, EngineError> {
         Ok(vec![0])
     }
 

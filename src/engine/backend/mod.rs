@@ -288,6 +288,21 @@ pub trait Backend: Send + 'static {
         caches: &[&mut Self::Cache],
         out: &mut Self::Buf,
     );
+    /// A convolution over the rows of each session's block whose kernels come partly from the rows:
+    /// `out[i, c] = Σ_t (base[t, c] + kernels[i, at + t · width/group + c/group]) · x[i - t, c]`, rows before a block's
+    /// first counting as zero; `out += …` with `add`.
+    #[allow(clippy::too_many_arguments)]
+    fn convolve(
+        &mut self,
+        x: &Self::Buf,
+        kernels: &Self::Buf,
+        at: usize,
+        base: &Self::Vector,
+        group: usize,
+        rows: &Rows,
+        out: &mut Self::Buf,
+        add: bool,
+    );
     /// `x = x · σ(gates)` of the first `rows` rows; the gates begin at this column.
     fn gate(&mut self, x: &mut Self::Buf, rows: usize, gates: &Self::Buf, column: usize);
     /// A layer with a recurrent state: convolution, gated delta rule ([`delta`] says how), output norm and gate.

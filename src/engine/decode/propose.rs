@@ -7,9 +7,10 @@ use rand::rngs::StdRng;
 
 use crate::engine::api::Sampling;
 use crate::engine::backend::Backend;
+use crate::engine::lattice::Lattice;
 use crate::engine::model::drafter::Drafter;
 use crate::engine::sampler::Distribution;
-use crate::engine::tree::{Slots, Tree};
+use crate::engine::tree::{Candidates, Slots, Tree};
 use crate::protocol::mode::{Mode, ModeSettings};
 
 use super::{Proposal, samples_drafts};
@@ -40,9 +41,14 @@ impl<'a, B: Backend> Slate<'a, B> {
 
     /// The `budget` most probable tokens of every slot. A rank beyond the budget can never enter the tree, because all
     /// smaller ranks of the same parent come before it.
+    ///
+    /// With a selector, as it ranks them behind the most probable chain.
     pub fn candidates(&mut self, budget: usize) -> Slots {
         if self.is_empty() {
             return Slots::default();
+        }
+        if let Some(lattice) = self.lattice() {
+            return lattice.behind_chain();
         }
         let top = self.backend.top(&self.drafter.logits, self.rows.clone(), budget);
         Slots {
@@ -50,6 +56,11 @@ impl<'a, B: Backend> Slate<'a, B> {
             ids: top.iter().map(|&(index, _)| self.drafter.target_id(index as usize)).collect(),
             logprobs: top.iter().map(|&(_, logprob)| logprob).collect(),
         }
+    }
+
+    /// What the drafter's selector says about these slots, where it has one.
+    fn lattice(&self) -> Option<Lattice> {
+        self.drafter.lattice(self.rows.start).map(|lattice| lattice.take(self.rows.len()))
     }
 
     /// Distribution of a slot.
@@ -67,6 +78,9 @@ pub fn propose<B: Backend>(
     random: &mut StdRng,
     slate: &mut Slate<'_, B>,
 ) -> Proposal {
+    if let Some(lattice) = slate.lattice() {
+        return selected(settings, sampling, random, &lattice);
+    }
     match settings.mode {
         // In `auto` the controller builds the proposal.
         Mode::Off | Mode::Auto => Proposal::none(),
@@ -87,20 +101,41 @@ pub fn propose<B: Backend>(
             Proposal { tree: Tree::chain(chain), ..Proposal::default() }
         }
         Mode::Ddtree => {
-            let slots = slate.candidates(settings.tree_budget);
-            let tree = if settings.chain_seed {
-                Tree::chain_seeded(&slots, settings.tree_budget)
-            } else {
-                Tree::best_first(&slots, settings.tree_budget)
-            };
-            Proposal { tree, ..Proposal::default() }
+            Proposal { tree: grown(settings, &slate.candidates(settings.tree_budget)), ..Proposal::default() }
         }
         Mode::Shadow => {
-            // Always seeded: the verified chain is then the first nodes of the tree, index for index.
             let budget = settings.tree_budget.max(slate.len());
-            let tree = Tree::chain_seeded(&slate.candidates(budget), budget);
-            let chain = Tree::chain((0..slate.len()).map(|i| (tree.tokens[i], tree.logprobs[i])));
-            Proposal { tree: chain, shadow: Some(tree), drawn_from: Vec::new() }
+            shadowed(&slate.candidates(budget), budget)
         }
     }
+}
+
+/// The same with a selector (DFlash 2). Sampled chains are drawn from its distribution over a slot's few candidates;
+/// in trees every node ranks its own children (specification 2.9, option b).
+fn selected(settings: &ModeSettings, sampling: &Sampling, random: &mut StdRng, lattice: &Lattice) -> Proposal {
+    match settings.mode {
+        Mode::Off | Mode::Auto => Proposal::none(),
+        Mode::Dflash if samples_drafts(settings.mode, sampling.temperature) => {
+            let (chain, drawn_from) = lattice.draw(sampling.temperature, random);
+            Proposal { tree: Tree::chain(chain), shadow: None, drawn_from }
+        }
+        Mode::Dflash => Proposal { tree: Tree::chain(lattice.chain()), ..Proposal::default() },
+        Mode::Ddtree => Proposal { tree: grown(settings, lattice), ..Proposal::default() },
+        Mode::Shadow => shadowed(lattice, settings.tree_budget.max(lattice.slots())),
+    }
+}
+
+fn grown(settings: &ModeSettings, from: &impl Candidates) -> Tree {
+    if settings.chain_seed {
+        Tree::chain_seeded(from, settings.tree_budget)
+    } else {
+        Tree::best_first(from, settings.tree_budget)
+    }
+}
+
+/// Always seeded: the verified chain is then the first nodes of the tree, index for index.
+fn shadowed(from: &impl Candidates, budget: usize) -> Proposal {
+    let tree = Tree::chain_seeded(from, budget);
+    let chain = Tree::chain((0..from.slots()).map(|i| (tree.tokens[i], tree.logprobs[i])));
+    Proposal { tree: chain, shadow: Some(tree), drawn_from: Vec::new() }
 }

@@ -78,6 +78,24 @@ pub struct DraftAttention {
     pub window: Option<usize>,
 }
 
+/// DFlash 2's convolution around attention and MLP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConvShape {
+    /// Rows that it sees, a row itself included.
+    pub kernel: usize,
+    /// Neighbouring columns that share a row's own kernel.
+    pub group: usize,
+}
+
+/// DFlash 2's choice among candidates by the token before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SelectorShape {
+    /// Width of the codebooks.
+    pub rank: usize,
+    /// Candidates a slot.
+    pub candidates: usize,
+}
+
 /// Shape of a DFlash drafter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DraftConfig {
@@ -113,6 +131,10 @@ pub struct DraftConfig {
     pub softcap: Option<f32>,
     /// Embedding scale.
     pub embedding_scale: f32,
+    /// Convolutions, in DFlash 2.
+    pub conv: Option<ConvShape>,
+    /// Candidate selector, in DFlash 2.
+    pub selector: Option<SelectorShape>,
 }
 
 /// What a drafter needs of its target.

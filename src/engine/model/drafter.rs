@@ -2,11 +2,14 @@
 //! (specification sections 1.2 to 1.8).
 
 use crate::engine::backend::{Backend, Columns, HeadNorms, Heads, Input, Keeps, Row, Rows, Store};
+use crate::engine::lattice::Lattice;
 use crate::engine::weights::{Checkpoint, WeightsError};
 use crate::protocol::state::ModelInfo;
 
+use super::block_conv::{BlockConv, ConvSpace};
 use super::config::DraftConfig;
 use super::load::Loader;
+use super::selector::{Block, Selector};
 use super::target::Target;
 
 /// Rows of `draft_token_ids`, the drafter's own vocabulary, as target ids.
@@ -20,6 +23,8 @@ struct Layer<B: Backend> {
     ffn_norm: B::Vector,
     gate_up: B::Matrix,
     down: B::Matrix,
+    /// Around attention and around the MLP, in DFlash 2.
+    convs: Option<[BlockConv<B>; 2]>,
 }
 
 /// What one session brings to a draft pass.
@@ -61,6 +66,10 @@ pub struct Drafter<B: Backend> {
     mixed: B::Buf,
     gate_up: B::Buf,
     picked: B::Buf,
+    conv: ConvSpace<B>,
+    selector: Option<Selector<B>>,
+    /// With a selector, what it says about each block of the last pass, and the block's first row of logits.
+    lattices: Vec<(usize, Lattice)>,
     /// `[all slots 1.., draft vocabulary]` of the last pass, scaled and capped as the configuration asks, sessions one
     /// after the other.
     pub logits: B::Buf,
@@ -107,9 +116,20 @@ impl<B: Backend> Drafter<B> {
                 ffn_norm: load.vector(&name("post_attention_layernorm"), h)?,
                 gate_up: load.matrix(&[(&name("mlp.gate_proj"), i), (&name("mlp.up_proj"), i)], h, None)?,
                 down: load.matrix(&[(&name("mlp.down_proj"), h)], i, None)?,
+                convs: match config.conv {
+                    None => None,
+                    Some(shape) => {
+                        let mut one = |part: &str| BlockConv::load(&mut load, &format!("layers.{l}.{part}"), shape, h);
+                        Some([one("attention_conv")?, one("mlp_conv")?])
+                    }
+                },
             });
             kv_names.extend([qkv[1].clone(), qkv[2].clone()]);
         }
+        let selector = match config.selector {
+            Some(shape) => Some(Selector::load(&mut load, shape, h, config.vocab)?),
+            None => None,
+        };
         let parameters = load.parameters;
         let parts: Vec<(&str, usize)> = kv_names.iter().map(|name| (name.as_str(), kv)).collect();
         let context_kv = load.matrix(&parts, h, None)?;
@@ -140,7 +160,7 @@ impl<B: Backend> Drafter<B> {
         };
         let info = ModelInfo {
             name: checkpoint.name(),
-            architecture: "dflash".into(),
+            architecture: if config.selector.is_some() || config.conv.is_some() { "dflash2" } else { "dflash" }.into(),
             source: checkpoint.location(),
             parameters: parameters + h as u64,
             bytes: load.bytes,
@@ -163,6 +183,9 @@ impl<B: Backend> Drafter<B> {
             mixed: backend.buf(q),
             gate_up: backend.buf(2 * i),
             picked: backend.buf(h),
+            conv: ConvSpace::new(backend, config.conv, h),
+            selector,
+            lattices: Vec::new(),
             logits: backend.buf(info.vocab),
             layers,
             ids,
@@ -180,6 +203,11 @@ impl<B: Backend> Drafter<B> {
     /// Width of a feature row.
     pub fn feature_width(&self) -> usize {
         self.feature_width
+    }
+
+    /// What the selector says about the block whose rows of logits begin here; `None` without a selector.
+    pub fn lattice(&self, first: usize) -> Option<&Lattice> {
+        self.lattices.iter().find(|(at, _)| *at == first).map(|(_, lattice)| lattice)
     }
 
     /// Target id of a draft vocabulary index.
@@ -267,14 +295,39 @@ impl<B: Backend> Drafter<B> {
                     }
                 }
             }
-            let input = Input::Normed { x: &self.x, weight: &layer.attn_norm, eps };
+            let convs = layer.convs.as_ref();
+            let input = match convs {
+                None => Input::Normed { x: &self.x, weight: &layer.attn_norm, eps },
+                Some([around, _]) => {
+                    around.enter(backend, &self.x, &layer.attn_norm, eps, &rows, &mut self.conv);
+                    Input::Plain(&self.conv.input)
+                }
+            };
             backend.linear(&input, n, &layer.qkv, &mut self.qkv, false);
             backend.rotate_store(&mut self.qkv, columns, heads, &layer.norms, &rows, l, caches);
             backend.attend(&self.qkv, 0, heads, &rows, l, caches, &mut self.mixed);
-            backend.linear(&Input::Plain(&self.mixed), n, &layer.output, &mut self.x, true);
-            let input = Input::Normed { x: &self.x, weight: &layer.ffn_norm, eps };
+            let mixed = Input::Plain(&self.mixed);
+            let input = match convs {
+                None => {
+                    backend.linear(&mixed, n, &layer.output, &mut self.x, true);
+                    Input::Normed { x: &self.x, weight: &layer.ffn_norm, eps }
+                }
+                Some([around, next]) => {
+                    backend.linear(&mixed, n, &layer.output, &mut self.conv.output, false);
+                    around.leave(backend, &rows, &self.conv, &mut self.x);
+                    next.enter(backend, &self.x, &layer.ffn_norm, eps, &rows, &mut self.conv);
+                    Input::Plain(&self.conv.input)
+                }
+            };
             backend.linear(&input, n, &layer.gate_up, &mut self.gate_up, false);
-            backend.linear(&Input::Gated(&self.gate_up), n, &layer.down, &mut self.x, true);
+            let gated = Input::Gated(&self.gate_up);
+            match convs {
+                None => backend.linear(&gated, n, &layer.down, &mut self.x, true),
+                Some([_, around]) => {
+                    backend.linear(&gated, n, &layer.down, &mut self.conv.output, false);
+                    around.leave(backend, &rows, &self.conv, &mut self.x);
+                }
+            }
         }
         backend.gather(&self.x, &wanted, &mut self.picked, 0);
         let input = Input::Normed { x: &self.picked, weight: &self.norm, eps };
@@ -283,6 +336,20 @@ impl<B: Backend> Drafter<B> {
         let (scale, cap) = (self.config.output_multiplier, self.config.softcap);
         if scale != 1.0 || cap.is_some() {
             backend.cap(&mut self.logits, wanted.len(), scale, cap);
+        }
+        self.lattices.clear();
+        if let Some(selector) = &mut self.selector {
+            let ids = self.ids.as_deref();
+            let mut first = 0;
+            for &(session, _, size) in &starts {
+                let Some((seed, _)) = jobs[session].block else { continue };
+                let block = Block { seed, first, count: size - 1 };
+                let norm = (&self.norm, eps);
+                let name = |index: usize| ids.map_or(index as u32, |ids| ids[index]);
+                let lattice = selector.lattice(backend, &block, &self.picked, norm, &self.logits, name);
+                self.lattices.push((first, lattice));
+                first += size - 1;
+            }
         }
     }
 }

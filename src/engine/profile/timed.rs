@@ -224,6 +224,22 @@ impl<B: Backend> Backend for Timed<B> {
         self.note(Part::Attend, clock);
     }
 
+    fn convolve(
+        &mut self,
+        x: &B::Buf,
+        kernels: &B::Buf,
+        at: usize,
+        base: &B::Vector,
+        group: usize,
+        rows: &Rows,
+        out: &mut B::Buf,
+        add: bool,
+    ) {
+        let clock = Instant::now();
+        self.inner.convolve(x, kernels, at, base, group, rows, out, add);
+        self.note(Part::Output, clock);
+    }
+
     fn gate(&mut self, x: &mut B::Buf, rows: usize, gates: &B::Buf, column: usize) {
         let clock = Instant::now();
         self.inner.gate(x, rows, gates, column);

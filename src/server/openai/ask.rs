@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 use super::fields::{Fields, refuse_unsupported};
 use super::{Shape, messages};
 use crate::engine::api::Sampling;
+use crate::engine::chat_template::GIVEN;
+use crate::engine::sampling::Suggested;
 use crate::protocol::mode::ModeRequest;
 use crate::server::error::ApiError;
 use crate::server::mode_request;
@@ -21,12 +23,34 @@ const MAX_TEMPERATURE: f64 = 5.0;
 /// What to continue.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Prompt {
-    /// A conversation.
-    Chat(Vec<Value>),
+    /// A conversation, and switches for the chat template.
+    Chat(Vec<Value>, Map<String, Value>),
     /// A text.
     Text(String),
     /// Token ids.
     Ids(Vec<u32>),
+}
+
+/// How to choose tokens, as far as the request says so.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Asked {
+    temperature: Option<f32>,
+    top_p: Option<f32>,
+    top_k: Option<usize>,
+    seed: Option<u64>,
+}
+
+impl Asked {
+    /// What the request leaves open is as the model's publishers suggest (as vLLM and SGLang do it), and where they say
+    /// nothing as OpenAI has it.
+    pub(super) fn or(self, suggested: Suggested) -> Sampling {
+        Sampling {
+            temperature: self.temperature.or(suggested.temperature).unwrap_or(1.0),
+            top_p: self.top_p.or(suggested.top_p).unwrap_or(1.0),
+            top_k: self.top_k.or(suggested.top_k).unwrap_or(0),
+            seed: self.seed,
+        }
+    }
 }
 
 /// A checked request. What only the engine's state can tell (model, mode ranges, lengths) is checked later.
@@ -35,7 +59,7 @@ pub(super) struct Ask {
     pub model: Option<String>,
     pub prompt: Prompt,
     pub max_tokens: Option<usize>,
-    pub sampling: Sampling,
+    pub sampling: Asked,
     pub stop: Vec<String>,
     pub ignore_eos: bool,
     pub stream: bool,
@@ -50,7 +74,7 @@ impl Ask {
         let fields = Fields(body);
         refuse_unsupported(fields)?;
         let prompt = match shape {
-            Shape::Chat => Prompt::Chat(messages::read(fields.get("messages"))?),
+            Shape::Chat => Prompt::Chat(messages::read(fields.get("messages"))?, switches(fields)?),
             Shape::Text => prompt(fields.get("prompt"))?,
         };
         let include_usage = match fields.object("stream_options")? {
@@ -89,13 +113,27 @@ fn max_tokens(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
     Ok(given)
 }
 
-fn sampling(fields: Fields<'_>) -> Result<Sampling, ApiError> {
-    let temperature = fields.number("temperature", 0.0, MAX_TEMPERATURE)?.unwrap_or(1.0) as f32;
-    let top_p = fields.number("top_p", 0.0, 1.0)?.unwrap_or(1.0) as f32;
+/// Switches for the chat template: `chat_template_kwargs`, as vLLM and SGLang have them, and `enable_thinking` by itself.
+fn switches(fields: Fields<'_>) -> Result<Map<String, Value>, ApiError> {
+    let mut all = fields.object("chat_template_kwargs")?.cloned().unwrap_or_default();
+    if let Some(name) = GIVEN.iter().find(|name| all.contains_key(**name)) {
+        let message = format!("chat_template_kwargs may not have {name}, which every template is given");
+        return Err(ApiError::value("chat_template_kwargs", message));
+    }
+    if fields.get("enable_thinking").is_some() {
+        all.insert("enable_thinking".into(), fields.flag("enable_thinking")?.into());
+    }
+    Ok(all)
+}
+
+fn sampling(fields: Fields<'_>) -> Result<Asked, ApiError> {
+    let temperature = fields.number("temperature", 0.0, MAX_TEMPERATURE)?.map(|t| t as f32);
+    let top_p = fields.number("top_p", 0.0, 1.0)?.map(|p| p as f32);
     // -1 is vLLM's way to say "all".
     let top_k = match fields.integer("top_k")? {
-        None | Some(-1) => 0,
-        Some(k) => usize::try_from(k).map_err(|_| ApiError::value("top_k", "top_k must be 0 (all) or greater"))?,
+        None => None,
+        Some(-1) => Some(0),
+        Some(k) => Some(usize::try_from(k).map_err(|_| ApiError::value("top_k", "top_k must be 0 (all) or greater"))?),
     };
     // Any 64 bits make a seed; negative ones are as good as others.
     let seed = match fields.get("seed") {
@@ -105,7 +143,7 @@ fn sampling(fields: Fields<'_>) -> Result<Sampling, ApiError> {
             None => return Err(ApiError::value("seed", "seed must be a whole number")),
         },
     };
-    Ok(Sampling { temperature, top_p, top_k, seed })
+    Ok(Asked { temperature, top_p, top_k, seed })
 }
 
 fn stop(value: Option<&Value>) -> Result<Vec<String>, ApiError> {
@@ -163,13 +201,46 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_open_is_as_published() {
+        let asked = |value: Value| text(&value).expect("a good request").sampling;
+        let published = Suggested { temperature: Some(0.6), top_p: Some(0.95), top_k: Some(20) };
+        let open = asked(json!({"seed": 1}));
+        let plain = Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, seed: Some(1) };
+        assert_eq!(open.or(Suggested::default()), plain);
+        assert_eq!(open.or(published), Sampling { temperature: 0.6, top_p: 0.95, top_k: 20, seed: Some(1) });
+        let said = asked(json!({"temperature": 0, "top_p": 1, "top_k": -1, "seed": 1}));
+        assert_eq!(said.or(published), Sampling { temperature: 0.0, ..plain });
+    }
+
+    #[test]
+    fn switches_are_for_the_template() {
+        let chat = |extra: Value| {
+            let mut body = extra.as_object().cloned().expect("an object");
+            body.insert("messages".into(), json!([{"role": "user", "content": "x"}]));
+            match Ask::read(&body, Shape::Chat)?.prompt {
+                Prompt::Chat(_, switches) => Ok(Value::Object(switches)),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(chat(json!({})), Ok(json!({})));
+        let off = json!({"enable_thinking": false});
+        assert_eq!(chat(off.clone()), Ok(off.clone()));
+        assert_eq!(chat(json!({"chat_template_kwargs": off})), Ok(off));
+        let both = json!({"chat_template_kwargs": {"x": 1, "enable_thinking": false}, "enable_thinking": true});
+        assert_eq!(chat(both), Ok(json!({"x": 1, "enable_thinking": true})));
+        assert!(chat(json!({"chat_template_kwargs": {"messages": []}})).is_err());
+        assert!(chat(json!({"chat_template_kwargs": 3})).is_err());
+        assert!(chat(json!({"enable_thinking": "no"})).is_err());
+    }
+
+    #[test]
     fn defaults_are_openais() {
         let ask = text(&json!({"max_tokens": null, "stop": null, "n": 1, "user": "me"}));
         let want = Ask {
             model: None,
             prompt: Prompt::Text("x".into()),
             max_tokens: None,
-            sampling: Sampling { temperature: 1.0, top_p: 1.0, top_k: 0, seed: None },
+            sampling: Asked { temperature: None, top_p: None, top_k: None, seed: None },
             stop: vec![],
             ignore_eos: false,
             stream: false,

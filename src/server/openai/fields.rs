@@ -87,7 +87,6 @@ const UNSUPPORTED: &[Unsupported] = &[
     ("min_tokens", is_zero, "min_tokens is not supported here; use ignore_eos"),
     ("stop_token_ids", is_empty, "stop_token_ids are not supported here; use stop"),
     ("bad_words", is_empty, "bad_words are not supported here"),
-    ("chat_template_kwargs", is_empty, "chat_template_kwargs are not supported here"),
 ];
 
 const PENALTY: &str = "penalties are not supported with speculative decoding here; leave them at their neutral value";

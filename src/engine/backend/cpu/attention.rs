@@ -269,10 +269,12 @@ multiversion! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::backend::{Heads, Keeps};
     use proptest::prelude::*;
 
     fn filled(exact: bool, dim: usize, slots: &[usize], contents: &[(Vec<f32>, Vec<f32>)]) -> Cache {
-        let mut cache = Cache::new(1, 1, dim, exact);
+        let heads = Heads { heads: 1, kv_heads: 1, head_dim: dim, inv_freq: vec![], interleaved: false, eps: 0.0 };
+        let mut cache = Cache::new(&[Keeps::Attention(&heads)], exact);
         cache.reserve(64);
         let writer = cache.writer(0);
         for (&slot, (k, v)) in slots.iter().zip(contents) {

@@ -340,3 +340,7 @@ fn families(rows: &Rows, before: &[Option<usize>], span: &Span) -> Families {
     }
     all
 }
+
+#[cfg(test)]
+#[path = "delta_tests.rs"]
+mod tests;

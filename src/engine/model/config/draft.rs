@@ -1,16 +1,14 @@
 //! Shape of a DFlash drafter, and whether it fits the target.
 
 use super::fields::Fields;
-use super::{DraftAttention, DraftConfig, Pairing, TargetConfig, rope};
+use super::{ConvShape, DraftAttention, DraftConfig, Pairing, SelectorShape, TargetConfig, rope};
 use crate::engine::weights::{Checkpoint, WeightsError};
 
 /// Block size of files that do not say.
 const DEFAULT_BLOCK: usize = 16;
 
 /// Keys of relatives whose forward pass differs; silently ignoring them would only lower acceptance.
-const OTHER_METHODS: [(&str, &str); 8] = [
-    ("conv_kernel_size", "DFlash 2"),
-    ("selector_rank", "DFlash 2"),
+const OTHER_METHODS: [(&str, &str); 6] = [
     ("projector_type", "Domino"),
     ("gru_hidden_dim", "Domino"),
     ("causal_head", "JetSpec"),
@@ -40,7 +38,7 @@ pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Dra
     }
     // Newer files keep settings in dflash_config, older ones at top level.
     let fields = Fields { file: &file, objects: nested.into_iter().chain([top]).collect() };
-    refuse_relatives(&fields, top)?;
+    refuse_relatives(&fields)?;
 
     let hidden = fields.size("hidden_size")?;
     let heads = fields.size("num_attention_heads")?;
@@ -57,6 +55,7 @@ pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Dra
     let mask = fields.get("mask_token_id").and_then(serde_json::Value::as_u64);
     let mask = mask.ok_or_else(|| fields.wrong("mask_token_id is missing; without it the block cannot be filled"))?;
     let vocab = fields.size("vocab_size")?;
+    let (conv, selector) = second(&fields, top, hidden, vocab)?;
     let config = DraftConfig {
         hidden,
         intermediate: fields.size("intermediate_size")?,
@@ -74,6 +73,8 @@ pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Dra
         output_multiplier: fields.optional_float("output_multiplier")?.unwrap_or(1.0) as f32,
         softcap: fields.optional_float("final_logit_softcapping")?.map(|k| k as f32),
         embedding_scale: fields.optional_float("input_embedding_scale")?.unwrap_or(1.0) as f32,
+        conv,
+        selector,
     };
     if !(2..=256).contains(&config.block_size) {
         return Err(fields.wrong(format!("block_size is {}, but it must be between 2 and 256", config.block_size)));
@@ -121,11 +122,28 @@ impl Pairing<'_> {
     }
 }
 
-fn refuse_relatives(fields: &Fields<'_>, top: &serde_json::Map<String, serde_json::Value>) -> Result<(), WeightsError> {
-    let named = top.get("architectures").and_then(|a| a.get(0)).and_then(|a| a.as_str());
-    if named == Some("DFlash2DraftModel") {
-        return Err(fields.wrong("this is a DFlash 2 drafter; only drafters of the first DFlash format are supported"));
+/// What DFlash 2 adds: by name it has both, otherwise what the keys speak of.
+fn second(
+    fields: &Fields<'_>,
+    top: &serde_json::Map<String, serde_json::Value>,
+    hidden: usize,
+    vocab: usize,
+) -> Result<(Option<ConvShape>, Option<SelectorShape>), WeightsError> {
+    let named = top.get("architectures").and_then(|a| a.get(0)).and_then(|a| a.as_str()) == Some("DFlash2DraftModel");
+    let kernel = fields.optional_size("conv_kernel_size")?.or(named.then_some(2));
+    let rank = fields.optional_size("selector_rank")?.or(named.then_some(256));
+    let group = fields.optional_size("conv_group_size")?.unwrap_or(16);
+    if kernel.is_some() && !hidden.is_multiple_of(group) {
+        return Err(fields.wrong(format!("hidden size {hidden} cannot be divided into groups of {group} columns")));
     }
+    let candidates = fields.optional_size("selector_top_k")?.unwrap_or(16).min(vocab);
+    if rank.is_some() && candidates > 256 {
+        return Err(fields.wrong(format!("selector_top_k is {candidates}, but it must be at most 256")));
+    }
+    Ok((kernel.map(|kernel| ConvShape { kernel, group }), rank.map(|rank| SelectorShape { rank, candidates })))
+}
+
+fn refuse_relatives(fields: &Fields<'_>) -> Result<(), WeightsError> {
     for (key, method) in OTHER_METHODS {
         let used = fields.get(key).is_some_and(|v| v.as_bool() != Some(false));
         if used {
