@@ -1,7 +1,7 @@
 //! Operations on rows, and choosing from them.
 
 use spectop::engine::backend::cpu::Cpu;
-use spectop::engine::backend::{Backend, Best};
+use spectop::engine::backend::{Backend, Best, Rows};
 use spectop::engine::sampler::top_k;
 
 use super::simulated::Simulated;
@@ -97,4 +97,28 @@ fn damaged_logits_give_an_answer_all_the_same() {
     assert_eq!(gpu.best(&buf, 1)[0].index, 7);
     let got: Vec<u32> = gpu.top(&buf, 0..1, 3).iter().map(|e| e.0).collect();
     assert_eq!(got, top_k(&x[..40], 3).iter().map(|e| e.0).collect::<Vec<_>>());
+}
+
+fn convolved<B: Backend>(backend: &mut B, x: &[f32], kernels: &[f32], base: &[f32], rows: &Rows) -> Vec<f32> {
+    let (width, group, taps) = (24, 4, 3);
+    let base = backend.vector(base.to_vec()).unwrap();
+    let (x, own) = (filled(backend, width, x), filled(backend, 5 + taps * width / group, kernels));
+    let mut out = backend.buf(width);
+    backend.convolve(&x, &own, 5, &base, group, rows, &mut out, false);
+    backend.convolve(&x, &own, 5, &base, group, rows, &mut out, true);
+    backend.read(&out, 0..rows.len()).to_vec()
+}
+
+#[test]
+fn convolutions_over_blocks_are_those_of_the_cpu() {
+    let mut dice = Dice::new(31);
+    let mut rows = Rows::default();
+    rows.clear(1);
+    for (session, count) in [(0, 4), (1, 1), (2, 9)] {
+        rows.push_causal(session, 7 * session, count);
+    }
+    let (x, kernels, base) = (dice.floats(14 * 24), dice.floats(14 * 23), dice.floats(3 * 24));
+    let want = convolved(&mut Cpu::new(1), &x, &kernels, &base, &rows);
+    let got = convolved(&mut Simulated::backend(), &x, &kernels, &base, &rows);
+    close("convolution", &got, &want, 1e-6);
 }

@@ -4,6 +4,9 @@
 //! of rows, so a verify pass gives the logits of plain decoding bit by bit. This is why no library's matrix product is
 //! used: those pick their way by the shape of the call.
 
+mod attention;
+mod cache;
+mod choose;
 mod delta;
 pub mod driver;
 mod error;
@@ -11,6 +14,7 @@ pub mod kernels;
 pub mod nvidia;
 pub mod nvrtc;
 pub mod pack;
+mod products;
 mod rows;
 mod store;
 
@@ -19,30 +23,21 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::engine::sampler::top_k;
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
 use super::delta::DeltaNet;
 use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Keeps, Rows, Store};
-use delta::{DeltaCache, DeltaScratch};
+pub use cache::Cache;
+use cache::Kept;
+use delta::DeltaScratch;
 use driver::{Arg, Driver, Grid, Memory, Room};
 pub use error::CudaError;
-use pack::{Format, Layout};
-use rows::{PAGE_SLOTS, Table};
+use pack::Layout;
+use rows::Table;
 
 /// Threads of a block where nothing else decides.
 const THREADS: usize = 256;
-/// Threads of a block that looks for the best entries of a row.
-const SEARCH_THREADS: usize = 512;
-/// Most entries that the device sorts; beyond, the host does.
-const MOST_TOP: usize = 1024;
-/// Slots of a piece of attention, as in the kernel.
-const PIECE: usize = 256;
-/// Query heads that share a piece, as in the kernel.
-const GROUP: usize = 8;
-/// Bytes that the pieces of attention may take before rows go in several launches.
-pub const PIECES_ROOM: usize = 64 << 20;
 
 /// Packed weights on the device.
 #[derive(Debug)]
@@ -68,53 +63,6 @@ impl<D: Driver> Buf<D> {
     fn row(&self, row: usize) -> u64 {
         self.memory.at() + (row * self.width * 4) as u64
     }
-}
-
-/// What a layer keeps.
-#[derive(Debug)]
-enum Kept<D: Driver> {
-    /// Keys and values: which of the layers in a page it is.
-    Attention(usize),
-    /// A recurrent state.
-    Delta(Box<DeltaCache<D>>),
-}
-
-/// What one session keeps: keys and values in pages of [`PAGE_SLOTS`] slots, each for all layers; recurrent states.
-#[derive(Debug)]
-pub struct Cache<D: Driver> {
-    pages: Vec<Memory<D>>,
-    kept: Vec<Kept<D>>,
-    /// Layers in a page.
-    layers: usize,
-    kv_heads: usize,
-    head_dim: usize,
-    exact: bool,
-}
-
-impl<D: Driver> Cache<D> {
-    fn page_bytes(&self) -> usize {
-        page_bytes(self.layers, self.kv_heads * self.head_dim, self.exact)
-    }
-
-    /// A layer's place in the pages.
-    fn attention(&self, layer: usize) -> usize {
-        match self.kept[layer] {
-            Kept::Attention(index) => index,
-            Kept::Delta(_) => unreachable!("attention in a layer that keeps a recurrent state"),
-        }
-    }
-
-    fn delta(&mut self, layer: usize) -> &mut DeltaCache<D> {
-        match &mut self.kept[layer] {
-            Kept::Delta(cache) => cache,
-            Kept::Attention(_) => unreachable!("a recurrent state in a layer that keeps keys and values"),
-        }
-    }
-}
-
-/// Bytes of a page of `width` keys and as many values a slot and layer.
-pub fn page_bytes(layers: usize, width: usize, exact: bool) -> usize {
-    layers * 2 * PAGE_SLOTS * width * if exact { 4 } else { 2 }
 }
 
 /// Memory for what one operation hands to the next.
@@ -202,55 +150,6 @@ impl<D: Driver> Cuda<D> {
         self.frequencies.push((values.to_vec(), memory));
         at
     }
-
-    /// Makes the input of a product: rows in F32 (`split` off) or as sums of two BF16.
-    fn prepare(&mut self, input: &Input<'_, Buf<D>, Memory<D>>, rows: usize, k: usize, split: bool) {
-        let padded = k.next_multiple_of(32);
-        let scratch = &mut self.scratch;
-        if split {
-            done(scratch.high.grow(rows * padded * 2, 0));
-            done(scratch.low.grow(rows * padded * 2, 0));
-            done(scratch.sums.grow(rows * padded / 32 * 4, 0));
-        } else {
-            done(scratch.floats.grow(rows * k * 4, 0));
-        }
-        let (x, kind, weight, eps) = match input {
-            Input::Plain(x) => (x, 0, 0, 0.0),
-            Input::Normed { x, weight, eps } => (x, 1, weight.at(), *eps),
-            Input::Gated(x) => (x, 2, 0, 0.0),
-        };
-        let floats = if split { 0 } else { self.scratch.floats.at() };
-        let args = [
-            x.memory.at().into(),
-            x.width.into(),
-            Arg::Int(kind),
-            weight.into(),
-            eps.into(),
-            k.into(),
-            padded.into(),
-            floats.into(),
-            self.scratch.high.at().into(),
-            self.scratch.low.at().into(),
-            self.scratch.sums.at().into(),
-        ];
-        self.launch("prepare", [rows, 1, 1], THREADS, THREADS / 32, &args);
-    }
-}
-
-/// The kernel for a product of so many rows, and the rows that one of its blocks takes.
-fn product(format: Format, rows: usize) -> (&'static str, usize) {
-    let names: [&'static str; 3] = match format {
-        Format::F32 => return if rows == 1 { ("linear_f32_1", 1) } else { ("linear_f32_8", 8) },
-        Format::F16 => ["linear_f16_1", "linear_f16_4", "linear_f16_4"],
-        Format::BF16 => ["linear_bf16_1", "linear_bf16_2", "linear_bf16_4"],
-        Format::Q8 => ["linear_q8_1", "linear_q8_2", "linear_q8_4"],
-        Format::Q4 => ["linear_q4_1", "linear_q4_2", "linear_q4_4"],
-    };
-    match rows {
-        ..=8 => (names[0], 8),
-        9..=16 if names[1] != names[2] => (names[1], 16),
-        _ => (names[2], 32),
-    }
 }
 
 impl<D: Driver> Backend for Cuda<D> {
@@ -309,25 +208,11 @@ impl<D: Driver> Backend for Cuda<D> {
     }
 
     fn cache(&self, layers: &[Keeps<'_>], exact: bool) -> Cache<D> {
-        let mut cache = Cache { pages: Vec::new(), kept: Vec::new(), layers: 0, kv_heads: 0, head_dim: 0, exact };
-        for layer in layers {
-            cache.kept.push(match layer {
-                Keeps::Attention(heads) => {
-                    (cache.kv_heads, cache.head_dim) = (heads.kv_heads, heads.head_dim);
-                    cache.layers += 1;
-                    Kept::Attention(cache.layers - 1)
-                }
-                Keeps::Delta(shape) => Kept::Delta(Box::new(DeltaCache::new(&self.driver, shape))),
-            });
-        }
-        cache
+        Cache::new(&self.driver, layers, exact)
     }
 
     fn reserve(&self, cache: &mut Cache<D>, slots: usize) {
-        while cache.layers > 0 && cache.pages.len() * PAGE_SLOTS < slots {
-            let page = done(Memory::new(&self.driver, cache.page_bytes()));
-            cache.pages.push(page);
-        }
+        done(cache.reserve(&self.driver, slots));
     }
 
     fn embed(&mut self, table: &Matrix<D>, ids: &[u32], scale: f32, out: &mut Buf<D>) {
@@ -359,48 +244,7 @@ impl<D: Driver> Backend for Cuda<D> {
         out: &mut Buf<D>,
         add: bool,
     ) {
-        if rows == 0 {
-            return;
-        }
-        out.grow(rows);
-        let layout = &w.layout;
-        let (kernel, rows_a_block) = product(layout.format, rows);
-        let groups = rows.div_ceil(rows_a_block);
-        if layout.format == Format::F32 {
-            let x = match input {
-                Input::Plain(x) if x.width == layout.k => x.memory.at(),
-                _ => {
-                    self.prepare(input, rows, layout.k, false);
-                    self.scratch.floats.at()
-                }
-            };
-            let args = [
-                w.memory.at().into(),
-                x.into(),
-                out.memory.at().into(),
-                layout.n.into(),
-                layout.k.into(),
-                rows.into(),
-                add.into(),
-            ];
-            self.launch(kernel, [layout.n.div_ceil(THREADS / 32), groups, 1], THREADS, 0, &args);
-            return;
-        }
-        self.prepare(input, rows, layout.k, true);
-        let args = [
-            w.memory.at().into(),
-            self.scratch.high.at().into(),
-            self.scratch.low.at().into(),
-            self.scratch.sums.at().into(),
-            out.memory.at().into(),
-            layout.n.into(),
-            layout.blocks().into(),
-            rows.into(),
-            add.into(),
-        ];
-        // A float a warp, row and feature of the block.
-        let floats = THREADS / 32 * rows_a_block * 16;
-        self.launch(kernel, [layout.tiles(), groups, 1], THREADS, floats, &args);
+        self.multiply(input, rows, w, out, add);
     }
 
     fn norm(&mut self, x: &mut Buf<D>, rows: usize, weight: &Memory<D>, eps: f32) {
@@ -424,35 +268,7 @@ impl<D: Driver> Backend for Cuda<D> {
         layer: usize,
         caches: &mut [&mut Cache<D>],
     ) {
-        let Some(first) = caches.first() else { return };
-        let (exact, layer) = (first.exact, first.attention(layer));
-        let frequencies = self.frequencies(&heads.inv_freq);
-        self.table.fill(rows, caches);
-        let queries = columns.q.map_or(0, |_| heads.heads);
-        let norm = |weight: &Option<Memory<D>>| weight.as_ref().map_or(0, Memory::at);
-        let args = [
-            x.memory.at().into(),
-            x.width.into(),
-            columns.q.unwrap_or(0).into(),
-            columns.k.into(),
-            columns.v.into(),
-            queries.into(),
-            heads.kv_heads.into(),
-            heads.head_dim.into(),
-            norm(&norms.q).into(),
-            norm(&norms.k).into(),
-            heads.eps.into(),
-            frequencies.into(),
-            heads.inv_freq.len().into(),
-            heads.interleaved.into(),
-            self.table.rows(0).into(),
-            self.table.pages().into(),
-            layer.into(),
-            exact.into(),
-        ];
-        let threads = heads.head_dim.next_multiple_of(32).min(THREADS);
-        let blocks = [rows.len(), queries + heads.kv_heads, 1];
-        self.launch("rotate_store", blocks, threads, heads.head_dim + threads / 32, &args);
+        self.turn(x, columns, heads, norms, rows, layer, caches);
     }
 
     fn attend(
@@ -465,54 +281,36 @@ impl<D: Driver> Backend for Cuda<D> {
         caches: &[&mut Cache<D>],
         out: &mut Buf<D>,
     ) {
+        self.look(x, q, heads, rows, layer, caches, out);
+    }
+
+    fn convolve(
+        &mut self,
+        x: &Buf<D>,
+        kernels: &Buf<D>,
+        at: usize,
+        base: &Memory<D>,
+        group: usize,
+        rows: &Rows,
+        out: &mut Buf<D>,
+        add: bool,
+    ) {
         out.grow(rows.len());
-        let Some(first) = caches.first() else { return };
-        let (exact, layer) = (first.exact, first.attention(layer));
-        self.table.fill(rows, caches);
-        let (count, dim) = (heads.heads, heads.head_dim);
-        let pieces = self.table.visible().div_ceil(PIECE).max(1);
-        let a_row = count * pieces * dim * 4;
-        let step = (PIECES_ROOM / a_row).clamp(1, rows.len().max(1));
-        done(self.scratch.pieces.grow(step * a_row, 0));
-        done(self.scratch.peaks.grow(step * count * pieces * 4, 0));
-        done(self.scratch.totals.grow(step * count * pieces * 4, 0));
-        let groups = (count / heads.kv_heads).div_ceil(GROUP);
-        let scale = (dim as f32).sqrt().recip();
-        for from in (0..rows.len()).step_by(step) {
-            let some = step.min(rows.len() - from);
-            let args = [
-                x.row(from).into(),
-                x.width.into(),
-                q.into(),
-                count.into(),
-                heads.kv_heads.into(),
-                dim.into(),
-                scale.into(),
-                self.table.rows(from).into(),
-                self.table.masks(from).into(),
-                rows.words.into(),
-                self.table.pages().into(),
-                layer.into(),
-                exact.into(),
-                self.scratch.pieces.at().into(),
-                self.scratch.peaks.at().into(),
-                self.scratch.totals.at().into(),
-                pieces.into(),
-            ];
-            let floats = GROUP * dim + GROUP * PIECE + GROUP * THREADS.max(dim) + PIECE;
-            self.launch("attend_piece", [pieces, heads.kv_heads * groups, some], THREADS, floats, &args);
-            let args = [
-                self.scratch.pieces.at().into(),
-                self.scratch.peaks.at().into(),
-                self.scratch.totals.at().into(),
-                pieces.into(),
-                count.into(),
-                dim.into(),
-                self.table.rows(from).into(),
-                out.row(from).into(),
-            ];
-            self.launch("attend_merge", [count, some, 1], 128, 0, &args);
-        }
+        let before = self.indices(rows.rows.iter().map(|row| row.slot - row.prefix.end));
+        let args = [
+            x.memory.at().into(),
+            x.width.into(),
+            kernels.memory.at().into(),
+            kernels.width.into(),
+            at.into(),
+            base.at().into(),
+            (base.len() / 4 / x.width).into(),
+            group.into(),
+            before.into(),
+            out.memory.at().into(),
+            add.into(),
+        ];
+        self.launch("convolve", [rows.len(), 1, 1], THREADS, 0, &args);
     }
 
     fn gate(&mut self, x: &mut Buf<D>, rows: usize, gates: &Buf<D>, column: usize) {
@@ -553,46 +351,11 @@ impl<D: Driver> Backend for Cuda<D> {
     }
 
     fn best(&mut self, x: &Buf<D>, rows: usize) -> Vec<Best> {
-        if rows == 0 {
-            return Vec::new();
-        }
-        done(self.scratch.answers.grow(rows * 12, 0));
-        let args = [x.memory.at().into(), x.width.into(), self.scratch.answers.at().into()];
-        self.launch("best", [rows, 1, 1], SEARCH_THREADS, SEARCH_THREADS * 3, &args);
-        let mut words = vec![0u32; rows * 3];
-        done(self.driver.download(self.scratch.answers.at(), bytemuck::cast_slice_mut(&mut words)));
-        words
-            .as_chunks::<3>()
-            .0
-            .iter()
-            .map(|&[index, value, second]| Best { index, value: f32::from_bits(value), second: f32::from_bits(second) })
-            .collect()
+        self.find_best(x, rows)
     }
 
     fn top(&mut self, x: &Buf<D>, rows: Range<usize>, k: usize) -> Vec<(u32, f32)> {
-        let k = k.min(x.width);
-        if k == 0 || rows.is_empty() {
-            return Vec::new();
-        }
-        if k > MOST_TOP {
-            let logits = self.read(x, rows);
-            return logits.chunks_exact(x.width).flat_map(|row| top_k(row, k)).collect();
-        }
-        let count = rows.len() * k;
-        done(self.scratch.answers.grow(count * 8, 0));
-        let room = k.next_power_of_two();
-        let args = [
-            x.memory.at().into(),
-            x.width.into(),
-            rows.start.into(),
-            k.into(),
-            room.into(),
-            self.scratch.answers.at().into(),
-        ];
-        self.launch("top", [rows.len(), 1, 1], SEARCH_THREADS, 32 + 256 + 4 + 2 * room, &args);
-        let mut words = vec![0u32; count * 2];
-        done(self.driver.download(self.scratch.answers.at(), bytemuck::cast_slice_mut(&mut words)));
-        words.as_chunks::<2>().0.iter().map(|&[index, logprob]| (index, f32::from_bits(logprob))).collect()
+        self.find_top(x, rows, k)
     }
 
     fn keep(&mut self, cache: &mut Cache<D>, base: usize, path: &[usize]) {

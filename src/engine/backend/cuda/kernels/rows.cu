@@ -94,3 +94,19 @@ KERNEL place(const float *x, int width, float *out, int out_width, int column) {
     float *to = out + (u64)blockIdx.x * out_width + column;
     for (int i = threadIdx.x; i < width; i += blockDim.x) to[i] = from[i];
 }
+
+// A convolution over the rows of a block whose kernels come partly from the rows: out[i][c] (+)= Σ_t (base[t][c] +
+// kernels[i][at + t · width/group + c/group]) · x[i − t][c]. `before` has how many rows of its block stand before a row.
+KERNEL convolve(const float *x, int width, const float *kernels, int kernels_width, int at, const float *base,
+                int taps, int group, const u32 *before, float *out, int add) {
+    u64 row = blockIdx.x;
+    int reach = (int)before[row] + 1 < taps ? (int)before[row] + 1 : taps;
+    for (int c = threadIdx.x; c < width; c += blockDim.x) {
+        float sum = add ? out[row * width + c] : 0.0f;
+        for (int t = 0; t < reach; t++) {
+            float own = kernels[row * kernels_width + at + t * (width / group) + c / group];
+            sum += (base[(u64)t * width + c] + own) * x[(row - t) * width + c];
+        }
+        out[row * width + c] = sum;
+    }
+}
