@@ -62,6 +62,8 @@ pub struct EngineConfig {
     pub device: Device,
     /// Compute threads; 0 means one a physical core that this process may use.
     pub threads: usize,
+    /// Devices that share the layers of the target (tensor parallelism); on the CPU they share its threads.
+    pub tensor_parallel: usize,
     /// Weight format in memory.
     pub precision: Precision,
     /// Tokens a sequence may have; 0 means what the model allows, at most 8192.
@@ -79,6 +81,7 @@ impl Default for EngineConfig {
         Self {
             device: Device::Auto,
             threads: 0,
+            tensor_parallel: 1,
             precision: Precision::Auto,
             context: 0,
             max_running: 8,

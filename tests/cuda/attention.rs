@@ -128,7 +128,7 @@ fn run<B: Backend>(backend: &mut B, case: &Case, alone: bool) -> Vec<Vec<f32>> {
             backend.upload(&shifted, &mut x);
             backend.rotate_store(&mut x, columns, heads, &norms, &step.rows, layer, &mut refs);
             results.push(backend.read(&x, 0..step.rows.len()).to_vec());
-            backend.attend(&x, q, heads, &step.rows, layer, &refs, &mut out);
+            backend.attend(&x, q, heads, &step.rows, layer, &mut refs, &mut out);
             let together = backend.read(&out, 0..step.rows.len()).to_vec();
             if alone {
                 for index in [0, step.rows.len() / 2, step.rows.len() - 1] {
@@ -137,7 +137,7 @@ fn run<B: Backend>(backend: &mut B, case: &Case, alone: bool) -> Vec<Vec<f32>> {
                     one.push(step.rows.rows[index].clone(), step.rows.mask(index));
                     let (mut x1, mut out1) = (backend.buf(width), backend.buf(heads.q_width()));
                     backend.gather(&x, &[index], &mut x1, 0);
-                    backend.attend(&x1, q, heads, &one, layer, &refs, &mut out1);
+                    backend.attend(&x1, q, heads, &one, layer, &mut refs, &mut out1);
                     let w = heads.q_width();
                     assert_eq!(backend.read(&out1, 0..1).to_vec(), together[index * w..(index + 1) * w], "row {index}");
                 }
@@ -191,7 +191,7 @@ fn a_path_of_a_tree_is_plain_decoding() {
         let (mut buf, mut out) = (gpu.buf(width), gpu.buf(heads.q_width()));
         gpu.upload(x, &mut buf);
         gpu.rotate_store(&mut buf, columns, &heads, &norms, rows, 0, &mut [cache]);
-        gpu.attend(&buf, 0, &heads, rows, 0, &[cache], &mut out);
+        gpu.attend(&buf, 0, &heads, rows, 0, &mut [cache], &mut out);
         gpu.read(&out, 0..rows.len()).to_vec()
     };
     let (mut tree_cache, mut plain_cache) =

@@ -34,6 +34,9 @@ fn moved<B: Backend>(backend: &mut B, width: usize, x: &[f32]) -> Vec<f32> {
         backend.gather(&wide, pick, &mut picked, at * 2);
     }
     out.extend_from_slice(&backend.read(&picked, 0..7));
+    let mut summed = filled(backend, width, x);
+    backend.add(&buf, rows - 1, &mut summed);
+    out.extend_from_slice(&backend.read(&summed, 0..rows));
     out
 }
 

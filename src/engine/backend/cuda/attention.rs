@@ -2,8 +2,8 @@
 
 use crate::engine::backend::{Columns, HeadNorms, Heads, Rows};
 
-use super::driver::{Driver, Memory};
-use super::{Buf, Cache, Cuda, THREADS, done};
+use super::driver::Driver;
+use super::{Buf, Cache, Cuda, THREADS, Vector, done};
 
 /// Slots of a piece of attention, as in the kernel.
 const PIECE: usize = 256;
@@ -20,7 +20,7 @@ impl<D: Driver> Cuda<D> {
         x: &mut Buf<D>,
         columns: Columns,
         heads: &Heads,
-        norms: &HeadNorms<Memory<D>>,
+        norms: &HeadNorms<Vector<D>>,
         rows: &Rows,
         layer: usize,
         caches: &mut [&mut Cache<D>],
@@ -30,7 +30,7 @@ impl<D: Driver> Cuda<D> {
         let frequencies = self.frequencies(&heads.inv_freq);
         self.table.fill(rows, caches);
         let queries = columns.q.map_or(0, |_| heads.heads);
-        let norm = |weight: &Option<Memory<D>>| weight.as_ref().map_or(0, Memory::at);
+        let norm = |weight: &Option<Vector<D>>| weight.as_ref().map_or(0, |w| w.at());
         let args = [
             x.memory.at().into(),
             x.width.into(),
@@ -65,7 +65,7 @@ impl<D: Driver> Cuda<D> {
         heads: &Heads,
         rows: &Rows,
         layer: usize,
-        caches: &[&mut Cache<D>],
+        caches: &mut [&mut Cache<D>],
         out: &mut Buf<D>,
     ) {
         out.grow(rows.len());

@@ -7,7 +7,7 @@ use crate::engine::backend::Rows;
 use crate::engine::backend::delta::{BLOCK, DeltaNet, DeltaShape};
 
 use super::driver::{Arg, Driver, Memory};
-use super::{Buf, Cache, CudaError, THREADS, done};
+use super::{Buf, Cache, CudaError, THREADS, Vector, done};
 
 /// Lines of a ring at least: a short block of drafts, the block before it, the convolution's window.
 const LEAST_LINES: usize = 64;
@@ -203,7 +203,7 @@ impl<D: Driver> super::Cuda<D> {
         &mut self,
         x: &Buf<D>,
         gates: &Buf<D>,
-        net: &DeltaNet<Memory<D>>,
+        net: &DeltaNet<Vector<D>>,
         rows: &Rows,
         layer: usize,
         caches: &mut [&mut Cache<D>],
@@ -281,7 +281,7 @@ impl<D: Driver> super::Cuda<D> {
         &mut self,
         x: &Buf<D>,
         gates: &Buf<D>,
-        net: &DeltaNet<Memory<D>>,
+        net: &DeltaNet<Vector<D>>,
         places: &[i32],
         work: &Work,
         sessions: &[u64],

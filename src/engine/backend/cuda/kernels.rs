@@ -19,7 +19,7 @@ pub const SOURCES: &[Source] = &[
     Source {
         name: "rows.cu",
         text: include_str!("kernels/rows.cu"),
-        kernels: &["embed", "prepare", "rms_norm", "cap", "gather", "place", "convolve"],
+        kernels: &["embed", "prepare", "rms_norm", "cap", "gather", "place", "convolve", "add"],
     },
     Source {
         name: "linear.cu",

@@ -39,6 +39,9 @@ use rows::Table;
 /// Threads of a block where nothing else decides.
 const THREADS: usize = 256;
 
+/// A weight vector on the device.
+pub type Vector<D> = Arc<Memory<D>>;
+
 /// Packed weights on the device.
 #[derive(Debug)]
 pub struct Matrix<D: Driver> {
@@ -154,7 +157,7 @@ impl<D: Driver> Cuda<D> {
 
 impl<D: Driver> Backend for Cuda<D> {
     type Matrix = Matrix<D>;
-    type Vector = Memory<D>;
+    type Vector = Vector<D>;
     type Buf = Buf<D>;
     type Cache = Cache<D>;
 
@@ -199,8 +202,8 @@ impl<D: Driver> Backend for Cuda<D> {
         (matrix.memory.len(), matrix.layout.label)
     }
 
-    fn vector(&self, values: Vec<f32>) -> Result<Memory<D>, WeightsError> {
-        Ok(Memory::of(&self.driver, bytemuck::cast_slice(&values))?)
+    fn vector(&self, values: Vec<f32>) -> Result<Vector<D>, WeightsError> {
+        Ok(Arc::new(Memory::of(&self.driver, bytemuck::cast_slice(&values))?))
     }
 
     fn buf(&self, width: usize) -> Buf<D> {
@@ -238,7 +241,7 @@ impl<D: Driver> Backend for Cuda<D> {
 
     fn linear(
         &mut self,
-        input: &Input<'_, Buf<D>, Memory<D>>,
+        input: &Input<'_, Buf<D>, Vector<D>>,
         rows: usize,
         w: &Matrix<D>,
         out: &mut Buf<D>,
@@ -247,7 +250,7 @@ impl<D: Driver> Backend for Cuda<D> {
         self.multiply(input, rows, w, out, add);
     }
 
-    fn norm(&mut self, x: &mut Buf<D>, rows: usize, weight: &Memory<D>, eps: f32) {
+    fn norm(&mut self, x: &mut Buf<D>, rows: usize, weight: &Vector<D>, eps: f32) {
         let args = [x.memory.at().into(), x.width.into(), weight.at().into(), eps.into()];
         self.launch("rms_norm", [rows, 1, 1], THREADS, THREADS / 32, &args);
     }
@@ -263,7 +266,7 @@ impl<D: Driver> Backend for Cuda<D> {
         x: &mut Buf<D>,
         columns: Columns,
         heads: &Heads,
-        norms: &HeadNorms<Memory<D>>,
+        norms: &HeadNorms<Vector<D>>,
         rows: &Rows,
         layer: usize,
         caches: &mut [&mut Cache<D>],
@@ -278,7 +281,7 @@ impl<D: Driver> Backend for Cuda<D> {
         heads: &Heads,
         rows: &Rows,
         layer: usize,
-        caches: &[&mut Cache<D>],
+        caches: &mut [&mut Cache<D>],
         out: &mut Buf<D>,
     ) {
         self.look(x, q, heads, rows, layer, caches, out);
@@ -289,7 +292,7 @@ impl<D: Driver> Backend for Cuda<D> {
         x: &Buf<D>,
         kernels: &Buf<D>,
         at: usize,
-        base: &Memory<D>,
+        base: &Vector<D>,
         group: usize,
         rows: &Rows,
         out: &mut Buf<D>,
@@ -322,7 +325,7 @@ impl<D: Driver> Backend for Cuda<D> {
         &mut self,
         x: &Buf<D>,
         gates: &Buf<D>,
-        net: &DeltaNet<Memory<D>>,
+        net: &DeltaNet<Vector<D>>,
         rows: &Rows,
         layer: usize,
         caches: &mut [&mut Cache<D>],
@@ -342,6 +345,13 @@ impl<D: Driver> Backend for Cuda<D> {
         out.grow(rows);
         let args = [x.memory.at().into(), x.width.into(), out.memory.at().into(), out.width.into(), column.into()];
         self.launch("place", [rows, 1, 1], THREADS, 0, &args);
+    }
+
+    fn add(&mut self, x: &Buf<D>, rows: usize, out: &mut Buf<D>) {
+        out.grow(rows);
+        let count = rows * x.width;
+        let args = [x.memory.at().into(), Arg::Address(count as u64), out.memory.at().into()];
+        self.launch("add", [count.div_ceil(THREADS), 1, 1], THREADS, 0, &args);
     }
 
     fn read<'a>(&'a self, x: &'a Buf<D>, rows: Range<usize>) -> Cow<'a, [f32]> {

@@ -2,9 +2,9 @@
 
 use crate::engine::backend::Input;
 
-use super::driver::{Arg, Driver, Memory};
+use super::driver::{Arg, Driver};
 use super::pack::Format;
-use super::{Buf, Cuda, Matrix, THREADS, done};
+use super::{Buf, Cuda, Matrix, THREADS, Vector, done};
 
 /// The kernel for a product of so many rows, and the rows that one of its blocks takes.
 fn product(format: Format, rows: usize) -> (&'static str, usize) {
@@ -24,7 +24,7 @@ fn product(format: Format, rows: usize) -> (&'static str, usize) {
 
 impl<D: Driver> Cuda<D> {
     /// Makes the input of a product: rows in F32 (`split` off) or as sums of two BF16.
-    fn prepare(&mut self, input: &Input<'_, Buf<D>, Memory<D>>, rows: usize, k: usize, split: bool) {
+    fn prepare(&mut self, input: &Input<'_, Buf<D>, Vector<D>>, rows: usize, k: usize, split: bool) {
         let padded = k.next_multiple_of(32);
         let scratch = &mut self.scratch;
         if split {
@@ -59,7 +59,7 @@ impl<D: Driver> Cuda<D> {
     /// See [`crate::engine::backend::Backend::linear`].
     pub(super) fn multiply(
         &mut self,
-        input: &Input<'_, Buf<D>, Memory<D>>,
+        input: &Input<'_, Buf<D>, Vector<D>>,
         rows: usize,
         w: &Matrix<D>,
         out: &mut Buf<D>,

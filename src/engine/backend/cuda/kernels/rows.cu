@@ -110,3 +110,9 @@ KERNEL convolve(const float *x, int width, const float *kernels, int kernels_wid
         out[row * width + c] = sum;
     }
 }
+
+// out += x.
+KERNEL add(const float *x, u64 count, float *out) {
+    u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count) out[i] += x[i];
+}
