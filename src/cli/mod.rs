@@ -36,6 +36,7 @@ use std::sync::Arc;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::engine::api::{Precision, Resolve};
+use crate::engine::device::Device;
 use crate::engine::weights::hub;
 use crate::gpu::{DEFAULT_INTERVAL, Sampler};
 use crate::protocol::mode::{Mode, ModeRequest};
@@ -118,6 +119,9 @@ pub struct EngineArgs {
     /// Use the embedded toy pair: nothing is fetched.
     #[arg(long, global = true, conflicts_with_all = ["target", "draft"])]
     pub tiny: bool,
+    /// Where the models run: cpu, cuda:N, or auto (the first GPU if there is one).
+    #[arg(long, global = true, default_value_t = Device::Auto, value_name = "DEVICE")]
+    pub device: Device,
     /// Fetch nothing: use only what is on this machine (also HF_HUB_OFFLINE=1).
     #[arg(long, global = true)]
     pub offline: bool,

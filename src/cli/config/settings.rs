@@ -73,6 +73,7 @@ settings! {
     engine block_size Number "8" "slots in one draft block, seed included";
     engine tree_budget Number "32" "DDTree node budget";
     engine chain_seed Flag "true" "start the tree from the whole top-1 chain";
+    engine device Text "\"auto\"" "where the models run: auto, cpu, cuda:N";
     engine threads Number "0" "compute threads (0: one a core)";
     engine dtype Text "\"auto\"" "weight format in memory: auto, f32, q8";
     engine context Number "0" "tokens a sequence may have (0: what the model allows)";
