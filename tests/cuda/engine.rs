@@ -55,7 +55,7 @@ fn decode<B: Backend>(
 
 #[test]
 fn greedy_text_is_that_of_the_cpu_in_every_mode() {
-    let limit = 12;
+    let limit = 10;
     let (want, _) = decode(&mut core(Cpu::new(1), Precision::F32), limit, 0.0, |_, _| (Mode::Off, 0, 0));
     let mut gpu = core(Simulated::backend(), Precision::F32);
     let (plain, rounds) = decode(&mut gpu, limit, 0.0, |_, _| (Mode::Off, 0, 0));
@@ -85,6 +85,6 @@ fn sampled_drafts_are_read_from_the_device() {
     let mut gpu = core(Simulated::backend(), Precision::F32);
     let mut cpu = core(Cpu::new(1), Precision::F32);
     let mode = |_, _| (Mode::Dflash, 6, 0);
-    let (got, want) = (decode(&mut gpu, 12, 0.8, mode).0, decode(&mut cpu, 12, 0.8, mode).0);
+    let (got, want) = (decode(&mut gpu, 8, 0.8, mode).0, decode(&mut cpu, 8, 0.8, mode).0);
     assert_eq!(got, want);
 }
