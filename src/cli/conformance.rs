@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::api::{ModelSource, Precision, Sampling};
 use crate::engine::backend::Backend;
 use crate::engine::chat_template::ChatTemplate;
-use crate::engine::device::{self, OnDevice};
+use crate::engine::device::{self, OnDevice, Place};
 use crate::engine::rounds::{Core, Outcome, Task, Work};
 use crate::engine::sequence::Sequence;
 use crate::engine::tokenizer::Tokenizer;
@@ -146,7 +146,10 @@ pub fn check_folder(args: &EngineArgs, dir: &Path, seen: impl FnMut(&Check)) -> 
     let target = Checkpoint::open(&target).map_err(wrong)?;
     let draft = Checkpoint::open(&draft).map_err(wrong)?;
     let work = Replay { dir, expected: &expected, target: &target, draft: &draft, precision: args.dtype.into(), seen };
-    device::on(args.device, args.threads, work, |notice| out::tell(&notice)).map_err(|e| usage(e.to_string()))?
+    device::on(Place { device: args.device, threads: args.threads, tensor_parallel: 1 }, work, |notice| {
+        out::tell(&notice)
+    })
+    .map_err(|e| usage(e.to_string()))?
 }
 
 /// A folder's checks, on whatever device.

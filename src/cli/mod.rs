@@ -36,7 +36,7 @@ use std::sync::Arc;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::engine::api::{Precision, Resolve};
-use crate::engine::device::Device;
+use crate::engine::device::{Device, Place};
 use crate::engine::weights::hub;
 use crate::gpu::{DEFAULT_INTERVAL, Sampler};
 use crate::protocol::mode::{Mode, ModeRequest};
@@ -128,6 +128,9 @@ pub struct EngineArgs {
     /// Compute threads (0: one a core).
     #[arg(long, global = true, default_value_t = 0, value_name = "N")]
     pub threads: usize,
+    /// Devices that share the target's layers: this many GPUs from --device on, or shares of the processor's threads.
+    #[arg(long, global = true, default_value_t = 1, value_name = "N", value_parser = devices)]
+    pub tensor_parallel: usize,
     /// Weight format in memory.
     #[arg(long, global = true, value_enum, default_value_t = DtypeArg::Auto)]
     pub dtype: DtypeArg,
@@ -148,7 +151,22 @@ pub struct EngineArgs {
     pub chain_seed: Option<bool>,
 }
 
+/// Devices that may work together.
+const MOST_DEVICES: usize = 64;
+
+fn devices(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count) if (1..=MOST_DEVICES).contains(&count) => Ok(count),
+        _ => Err(format!("it is a number of devices, 1 to {MOST_DEVICES}")),
+    }
+}
+
 impl EngineArgs {
+    /// Where the models run.
+    fn place(&self) -> Place {
+        Place { device: self.device, threads: self.threads, tensor_parallel: self.tensor_parallel }
+    }
+
     /// How the pair is found.
     fn resolve(&self) -> Resolve {
         hub::resolve(self.ask())

@@ -27,6 +27,7 @@ pub fn engine_config(args: &EngineArgs) -> EngineConfig {
     EngineConfig {
         device: args.device,
         threads: args.threads,
+        tensor_parallel: args.tensor_parallel,
         precision: args.dtype.into(),
         context: args.context,
         mode: args.mode_request(),

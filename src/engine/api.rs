@@ -9,7 +9,7 @@ use crate::protocol::event::{FinishReason, RequestMetrics};
 use crate::protocol::mode::{ModeRequest, ModeSettings};
 use crate::protocol::state::Readiness;
 
-use super::device::Device;
+use super::device::{Device, Place};
 
 /// Where one model's files are.
 #[derive(Debug, Clone)]
@@ -74,6 +74,13 @@ pub struct EngineConfig {
     pub max_waiting: usize,
     /// Mode at start. Absent fields take the defaults of the pair.
     pub mode: ModeRequest,
+}
+
+impl EngineConfig {
+    /// Where the models run.
+    pub fn place(&self) -> Place {
+        Place { device: self.device, threads: self.threads, tensor_parallel: self.tensor_parallel }
+    }
 }
 
 impl Default for EngineConfig {

@@ -9,6 +9,7 @@ use super::backend::Backend;
 use super::backend::cpu::Cpu;
 use super::backend::cuda::nvidia::{self, Nvidia};
 use super::backend::cuda::{Cuda, CudaError};
+use super::backend::parallel::Parallel;
 
 /// Which device the models run on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,25 +58,58 @@ pub trait OnDevice {
     fn run<B: Backend>(self, backend: B) -> Self::Out;
 }
 
-/// Opens the device and runs `work` on it. `tell` hears why `auto` does not take a GPU that is there.
-pub fn on<W: OnDevice>(
-    device: Device,
-    threads: usize,
-    work: W,
-    mut tell: impl FnMut(String),
-) -> Result<W::Out, EngineError> {
-    let open = |number| Nvidia::open(number).map(|gpu| Cuda::new(Arc::new(gpu)));
-    let failed = |error: CudaError| EngineError::Load(error.to_string());
-    match device {
-        Device::Cuda(number) => Ok(work.run(open(number).map_err(failed)?)),
-        Device::Auto if nvidia::devices() > 0 => match open(0) {
-            Ok(backend) => Ok(work.run(backend)),
+/// Where the models run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The device; of several GPUs the first.
+    pub device: Device,
+    /// Compute threads on the processor; 0: one a processor.
+    pub threads: usize,
+    /// Devices that share the target's layers; on the processor they share its threads.
+    pub tensor_parallel: usize,
+}
+
+/// Opens the devices and runs `work` on them. `tell` hears why `auto` does not take a GPU that is there.
+pub fn on<W: OnDevice>(place: Place, work: W, mut tell: impl FnMut(String)) -> Result<W::Out, EngineError> {
+    let of = place.tensor_parallel.max(1);
+    let gpus = |first: usize| -> Result<Vec<Cuda<Nvidia>>, CudaError> {
+        (first..first + of).map(|number| Nvidia::open(number).map(|gpu| Cuda::new(Arc::new(gpu)))).collect()
+    };
+    match place.device {
+        Device::Cuda(first) => {
+            let gpus = gpus(first).map_err(|error| EngineError::Load(error.to_string()))?;
+            Ok(together(gpus, work))
+        }
+        Device::Auto if nvidia::devices() >= of => match gpus(0) {
+            Ok(gpus) => Ok(together(gpus, work)),
             Err(error) => {
                 tell(format!("the GPU is not used: {error}"));
-                Ok(work.run(Cpu::new(threads)))
+                Ok(processor(place, of, work))
             }
         },
-        Device::Auto | Device::Cpu => Ok(work.run(Cpu::new(threads))),
+        Device::Auto | Device::Cpu => Ok(processor(place, of, work)),
+    }
+}
+
+fn processor<W: OnDevice>(place: Place, of: usize, work: W) -> W::Out {
+    let threads = if of == 1 { place.threads } else { (Cpu::threads(place.threads) / of).max(1) };
+    together((0..of).map(|_| Cpu::new(threads)).collect(), work)
+}
+
+fn together<B, W: OnDevice>(mut devices: Vec<B>, work: W) -> W::Out
+where
+    B: Backend,
+    B::Matrix: Sync,
+    B::Vector: Clone + Sync,
+    B::Buf: Sync,
+    B::Cache: Sync,
+{
+    match devices.pop() {
+        Some(only) if devices.is_empty() => work.run(only),
+        last => {
+            devices.extend(last);
+            work.run(Parallel::new(devices))
+        }
     }
 }
 
@@ -106,9 +140,13 @@ mod tests {
 
     #[test]
     fn a_gpu_that_is_not_there_is_told_in_one_sentence() {
-        assert_eq!(on(Device::Cpu, 1, Name, |_| ()), Ok("cpu".to_owned()));
+        assert_eq!(
+            on(Place { device: Device::Cpu, threads: 1, tensor_parallel: 1 }, Name, |_| ()),
+            Ok("cpu".to_owned())
+        );
         // On a machine with a driver the number is the problem.
-        let error = on(Device::Cuda(9_999), 1, Name, |_| ()).unwrap_err().to_string();
+        let far = Place { device: Device::Cuda(9_999), threads: 1, tensor_parallel: 2 };
+        let error = on(far, Name, |_| ()).unwrap_err().to_string();
         assert!(error.contains("CUDA driver") || error.contains("cuda:9999"), "{error}");
         assert!(!error.contains('\n') && error.contains("--device"), "{error}");
     }

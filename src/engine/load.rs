@@ -31,7 +31,7 @@ const DEFAULT_TREE_BUDGET: usize = 16;
 pub fn run(config: &EngineConfig, resolve: Resolve, shared: &Arc<Shared>, commands: &Receiver<Command>) {
     let serve = Serve { config, resolve, shared, commands };
     let tell = |notice| shared.log(Level::Warn, "engine", notice);
-    let reason = match device::on(config.device, config.threads, serve, tell) {
+    let reason = match device::on(config.place(), serve, tell) {
         Ok(None) => return,
         Ok(Some(reason)) => reason,
         Err(error) => error.to_string(),
@@ -148,7 +148,7 @@ fn fitting<B: Backend>(
     let Some(room) = backend.room() else { return Ok(None) };
     let load = |e: super::weights::WeightsError| EngineError::Load(e.to_string());
     let wanted = context(config, TargetConfig::read(target).map_err(load)?.context)?;
-    let need = plan::need(target, draft, config.precision).map_err(load)?;
+    let need = plan::need(target, draft, config.precision, backend.ranks()).map_err(load)?;
     let name = backend.info().name;
     plan::context(&need, room, config.max_running, wanted, config.context > 0, &name)
         .map(Some)

@@ -36,18 +36,25 @@ pub struct Need {
     pub workspace: u64,
 }
 
-/// What a pair will take on a GPU.
-pub fn need(target: &Checkpoint, draft: Option<&Checkpoint>, precision: Precision) -> Result<Need, WeightsError> {
+/// What a pair will take on a GPU, or on the first of `of` that share the target's layers: the fullest.
+pub fn need(
+    target: &Checkpoint,
+    draft: Option<&Checkpoint>,
+    precision: Precision,
+    of: usize,
+) -> Result<Need, WeightsError> {
     let store = target_store(precision);
     let config = TargetConfig::read(target)?;
-    let (mut weights, formats) = weights(target, store)?;
+    let (mut weights, formats) = weights(target, store, of)?;
     let exact = formats.iter().all(|&format| format == "F32");
     let element = if exact { 4 } else { 2 };
     let attention = config.mixing.iter().filter(|&&mixing| mixing == Mixing::Attention).count();
-    let mut token = 2 * (attention * config.kv_heads * config.head_dim) as u64 * element;
+    // Where there are fewer KV heads than devices, several have the same one.
+    let kv_heads = config.kv_heads.div_ceil(of);
+    let mut token = 2 * (attention * kv_heads * config.head_dim) as u64 * element;
     let sequence = config.delta.as_ref().map_or(0, |d| {
         let lines = LINES * (d.conv_width() + d.key_width() + d.value_width() + d.value_heads);
-        ((config.layers - attention) * (d.value_heads * d.key_dim * d.value_dim + lines) * 4) as u64
+        ((config.layers - attention) * (d.value_heads * d.key_dim * d.value_dim + lines) * 4) as u64 / of as u64
     });
     let widest = (2 * config.intermediate + 4 * config.hidden + (config.heads + 2 * config.kv_heads) * config.head_dim)
         as u64
@@ -56,7 +63,7 @@ pub fn need(target: &Checkpoint, draft: Option<&Checkpoint>, precision: Precisio
     if let Some(draft) = draft {
         let d = DraftConfig::read(draft, &config)?;
         let own = draft_store(precision, &formats);
-        let (bytes, _) = self::weights(draft, own)?;
+        let (bytes, _) = self::weights(draft, own, 1)?;
         // Keys and values of all layers once more, stacked; and the head's rows for a vocabulary of its own.
         let stacked = Layout::of(&dtypes(draft), 2 * d.layers.len() * d.kv_heads * d.head_dim, d.hidden, own);
         let head = d.draft_vocab.map_or(0, |rows| rows * config.hidden * 2);
@@ -73,15 +80,16 @@ fn dtypes(checkpoint: &Checkpoint) -> Vec<super::weights::DType> {
     matrices.filter(|view| view.shape.len() == 2).map(|view| view.dtype).take(1).collect()
 }
 
-/// Bytes of a checkpoint's tensors on the device, and the formats of its matrices.
-fn weights(checkpoint: &Checkpoint, store: Store) -> Result<(u64, Vec<&'static str>), WeightsError> {
+/// Bytes of a checkpoint's tensors on the first of `of` devices, and the formats of its matrices.
+fn weights(checkpoint: &Checkpoint, store: Store, of: usize) -> Result<(u64, Vec<&'static str>), WeightsError> {
     let mut bytes = 0;
     let mut formats = Vec::new();
     for name in checkpoint.names() {
         let view = checkpoint.tensor(&name)?;
         if view.shape.len() == 2 {
             let layout = Layout::of(&[view.dtype], view.rows(), view.cols(), store);
-            bytes += layout.size() as u64;
+            let shared = name.starts_with("blk.") || name.contains("layers.");
+            bytes += if shared { layout.size().div_ceil(of) } else { layout.size() } as u64;
             formats.push(layout.label);
         } else {
             bytes += view.len() as u64 * 4;
@@ -176,15 +184,24 @@ mod tests {
     fn a_pair_needs_what_its_tensors_take() {
         let target = Checkpoint::open(&ModelSource::Embedded(&bundle::TINY_TARGET)).unwrap();
         let draft = Checkpoint::open(&ModelSource::Embedded(&bundle::TINY_DRAFT)).unwrap();
-        let alone = need(&target, None, Precision::F32).unwrap();
+        let alone = need(&target, None, Precision::F32, 1).unwrap();
         let elements: usize = target.names().iter().map(|n| target.tensor(n).unwrap().len()).sum();
         assert_eq!(alone.weights, elements as u64 * 4);
         let config = TargetConfig::read(&target).unwrap();
         assert_eq!(alone.token, 2 * 4 * (config.layers * config.kv_heads * config.head_dim) as u64);
-        let both = need(&target, Some(&draft), Precision::F32).unwrap();
+        let both = need(&target, Some(&draft), Precision::F32, 1).unwrap();
         let elements: usize = draft.names().iter().map(|n| draft.tensor(n).unwrap().len()).sum();
         assert!(both.weights > alone.weights + elements as u64 * 4, "keys and values are there twice");
         assert!(both.token > alone.token && both.workspace > alone.workspace);
-        assert!(need(&target, None, Precision::Q8).unwrap().weights < alone.weights / 3);
+        let half = need(&target, None, Precision::F32, 2).unwrap();
+        let layers: usize = target
+            .names()
+            .iter()
+            .filter(|n| n.contains("layers.") || n.starts_with("blk."))
+            .filter(|n| target.tensor(n).unwrap().shape.len() == 2)
+            .map(|n| target.tensor(n).unwrap().len())
+            .sum();
+        assert_eq!(alone.weights - half.weights, layers as u64 * 2, "half of every layer, and all of the rest");
+        assert!(need(&target, None, Precision::Q8, 1).unwrap().weights < alone.weights / 3);
     }
 }

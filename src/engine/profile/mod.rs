@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use crate::engine::api::{PairSource, Precision, Sampling};
 use crate::engine::backend::{Backend, Rows};
-use crate::engine::device::{self, Device, OnDevice};
+use crate::engine::device::{self, OnDevice, Place};
 use crate::engine::rounds::{Core, Task, Work};
 use crate::engine::sequence::Sequence;
 use crate::engine::weights::{Checkpoint, WeightsError};
@@ -33,9 +33,7 @@ const SHORT_PROMPT: usize = 40;
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
     /// Where the models run.
-    pub device: Device,
-    /// Compute threads; 0: one a processor.
-    pub threads: usize,
+    pub place: Place,
     /// Weight format in memory.
     pub precision: Precision,
     /// Tokens in the cache before a verify pass and at the start of decoding.
@@ -52,7 +50,7 @@ type Pair<B> = Core<Timed<B>>;
 
 /// Loads a pair and measures it. `tell` is called before every round.
 pub fn measure(pair: &PairSource, ask: &Ask, tell: impl FnMut(usize)) -> Result<Report, WeightsError> {
-    device::on(ask.device, ask.threads, Rounds { pair, ask, tell }, |_| ())
+    device::on(ask.place, Rounds { pair, ask, tell }, |_| ())
         .map_err(|error| WeightsError::Device(error.to_string()))?
 }
 

@@ -114,9 +114,14 @@ fn default_threads() -> usize {
 }
 
 impl Cpu {
+    /// Threads where so many are asked for: 0 is one a processor.
+    pub fn threads(asked: usize) -> usize {
+        if asked == 0 { default_threads() } else { asked }
+    }
+
     /// A backend with `threads` threads (0: one a processor).
     pub fn new(threads: usize) -> Self {
-        let threads = if threads == 0 { default_threads() } else { threads };
+        let threads = Self::threads(threads);
         Self {
             level: Level::detect(),
             pool: Pool::new(threads),
