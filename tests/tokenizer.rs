@@ -175,7 +175,7 @@ fn read_all(bytes: &[u8]) -> Result<(TargetConfig, Tokenizer), String> {
 
 #[test]
 fn a_small_gguf_is_read() {
-    for pre in ["smollm", "gpt-2", "default", "qwen2", "llama-bpe"] {
+    for pre in ["smollm", "gpt-2", "default", "qwen2", "qwen35", "llama-bpe"] {
         let (config, tokenizer) = read_all(&small_gguf(pre).bytes()).expect(pre);
         assert_eq!((config.head_dim, config.kv_heads, config.vocab, config.tied), (2, 2, 6, true));
         assert_eq!(config.stop_tokens, [0]);

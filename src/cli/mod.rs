@@ -154,6 +154,13 @@ impl EngineArgs {
         hub::resolve(self.ask())
     }
 
+    /// Forgets the pair of the configuration file.
+    fn pair_of_command_line(&mut self, matches: &clap::ArgMatches) {
+        let asked = |id| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        self.target = self.target.take().filter(|_| asked("target"));
+        self.draft = self.draft.take().filter(|_| asked("draft"));
+    }
+
     /// What they say about the pair.
     pub fn ask(&self) -> hub::Ask {
         hub::Ask {
@@ -409,6 +416,9 @@ fn parse_and_dispatch() -> Result<(), Failure> {
     let matches = config::beneath(Cli::command(), &config).get_matches_from(&args);
     cli = Cli::from_arg_matches(&matches).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     cli.engine.pair_of_one_source(&matches);
+    if matches!(cli.command, Some(Command::Setup { .. } | Command::Inspect { .. })) {
+        cli.engine.pair_of_command_line(&matches);
+    }
     cli.screen.configure(&config, &matches);
     for warning in &config.warnings {
         out::tell(&format!("spectop: warning: {}: {warning}", path.display()));

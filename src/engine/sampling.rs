@@ -15,19 +15,18 @@ pub struct Suggested {
 
 /// Reads them. A value out of its range is no suggestion.
 pub fn suggested(checkpoint: &Checkpoint) -> Result<Suggested, WeightsError> {
-    let (temperature, top_p, top_k) = match checkpoint.metadata() {
-        Some(metadata) => (
+    let (temperature, top_p, top_k) = if let Some(metadata) = checkpoint.metadata() {
+        (
             metadata.float("general.sampling.temp"),
             metadata.float("general.sampling.top_p"),
             metadata.unsigned("general.sampling.top_k"),
-        ),
-        None => {
-            let config = checkpoint.json("generation_config.json")?.unwrap_or_default();
-            let number = |key: &str| config.get(key).and_then(serde_json::Value::as_f64);
-            let greedy = config.get("do_sample").and_then(serde_json::Value::as_bool) == Some(false);
-            let temperature = if greedy { Some(0.0) } else { number("temperature") };
-            (temperature, number("top_p"), config.get("top_k").and_then(serde_json::Value::as_u64))
-        }
+        )
+    } else {
+        let config = checkpoint.json("generation_config.json")?.unwrap_or_default();
+        let number = |key: &str| config.get(key).and_then(serde_json::Value::as_f64);
+        let greedy = config.get("do_sample").and_then(serde_json::Value::as_bool) == Some(false);
+        let temperature = if greedy { Some(0.0) } else { number("temperature") };
+        (temperature, number("top_p"), config.get("top_k").and_then(serde_json::Value::as_u64))
     };
     Ok(Suggested {
         temperature: temperature.filter(|t| (0.0..=5.0).contains(t)).map(|t| t as f32),

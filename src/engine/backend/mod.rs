@@ -141,6 +141,7 @@ pub struct Heads {
 
 impl Heads {
     /// The heads of one of `count` devices. Where there are fewer KV heads than devices, several have the same one.
+    #[must_use]
     pub fn share(&self, count: usize) -> Self {
         Self { heads: self.heads / count, kv_heads: (self.kv_heads / count).max(1), ..self.clone() }
     }

@@ -51,12 +51,17 @@ pub(super) fn read(checkpoint: &Checkpoint) -> Result<DraftFacts, WeightsError> 
     let mask_token = mask.ok_or_else(|| {
         WeightsError::config(&all.file, "mask_token_id is missing; without it the block cannot be filled")
     })?;
-    let listed = all.get("target_layer_ids").and_then(Value::as_array);
-    let target_layers = all.size("num_target_layers");
-    let taps = match listed {
-        Some(ids) => ids.iter().filter_map(|v| v.as_u64().and_then(|n| usize::try_from(n).ok())).collect(),
-        None => target_layers.map(|n| spread_taps(n, count)).unwrap_or_default(),
+    let listed = |key: &str| -> Option<Vec<usize>> {
+        let ids = all.get(key)?.as_array()?;
+        Some(ids.iter().filter_map(|v| v.as_u64().and_then(|n| usize::try_from(n).ok())).collect())
     };
+    let target_layers = all.size("num_target_layers");
+    // The speculators project counts the embedding as the first layer.
+    let from_one = || Some(listed("aux_hidden_state_layer_ids")?.into_iter().map(|id| id.saturating_sub(1)).collect());
+    let taps = listed("target_layer_ids")
+        .or_else(from_one)
+        .or_else(|| target_layers.map(|n| spread_taps(n, count)))
+        .unwrap_or_default();
     let rows = |name: &str| checkpoint.find(name).and_then(|t| t.shape.first().copied());
     Ok(DraftFacts {
         name: checkpoint.name(),

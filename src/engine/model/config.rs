@@ -9,7 +9,7 @@ mod target;
 use crate::engine::backend::delta::DeltaShape;
 use crate::engine::weights::{Checkpoint, WeightsError};
 
-pub(crate) use draft::spread as spread_taps;
+pub(crate) use draft::{draft_ids, spread as spread_taps};
 
 /// Layer maths of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,13 +7,13 @@ use crate::engine::weights::{Checkpoint, WeightsError};
 use crate::protocol::state::ModelInfo;
 
 use super::block_conv::{BlockConv, ConvSpace};
-use super::config::DraftConfig;
+use super::config::{DraftConfig, draft_ids};
 use super::load::Loader;
 use super::selector::{Block, Selector};
 use super::target::Target;
 
-/// Rows of `draft_token_ids`, the drafter's own vocabulary, as target ids.
-const DRAFT_IDS: &str = "draft_token_ids";
+/// A head of the drafter's own, in the place of the target's.
+const HEAD: &str = "lm_head.weight";
 
 struct Layer<B: Backend> {
     attn_norm: B::Vector,
@@ -56,7 +56,7 @@ pub struct Drafter<B: Backend> {
     context_kv: B::Matrix,
     layers: Vec<Layer<B>>,
     norm: B::Vector,
-    /// Rows of the target's head for the draft vocabulary.
+    /// The drafter's own head, or rows of the target's for the draft vocabulary.
     head: Option<B::Matrix>,
     raw: B::Buf,
     context: B::Buf,
@@ -134,21 +134,11 @@ impl<B: Backend> Drafter<B> {
         let parts: Vec<(&str, usize)> = kv_names.iter().map(|name| (name.as_str(), kv)).collect();
         let context_kv = load.matrix(&parts, h, None)?;
         let norm = load.vector("norm.weight", h)?;
-        let ids = match checkpoint.find(DRAFT_IDS) {
-            Some(view) => {
-                let ids = view.to_ids()?;
-                if ids.is_empty() || ids.iter().any(|&id| id as usize >= target.config.vocab) {
-                    return Err(WeightsError::tensor(
-                        checkpoint.location(),
-                        DRAFT_IDS,
-                        format!("it must name rows of the target's vocabulary, which has {}", target.config.vocab),
-                    ));
-                }
-                Some(ids)
-            }
-            None => None,
-        };
+        // The configuration has checked them.
+        let ids = draft_ids(checkpoint)?.map(|(_, ids)| ids);
+        let rows = ids.as_ref().map_or(config.vocab, Vec::len);
         let head = match &ids {
+            _ if checkpoint.find(HEAD).is_some() => Some(load.matrix(&[(HEAD, rows)], h, None)?),
             Some(ids) => {
                 let mut from_target = Loader::new(target_checkpoint, backend, head_store);
                 let name = target.head_tensor(target_checkpoint);

@@ -24,6 +24,8 @@ const BYTE: i64 = 6;
 
 const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Marks that combine with a letter stay with it.
+const QWEN35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)";
 
@@ -59,6 +61,7 @@ fn family(pre: &str) -> Result<Family, String> {
             bytes(false),
         ]),
         "qwen2" => Family { composed: true, ..plain(vec![split(QWEN2)?, bytes(false)]) },
+        "qwen35" => Family { composed: true, ..plain(vec![split(QWEN35)?, bytes(false)]) },
         "llama-bpe" | "llama3" | "llama-v3" => {
             Family { whole_words: true, bos: true, ..plain(vec![split(LLAMA3)?, bytes(false)]) }
         }

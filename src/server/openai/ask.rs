@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn switches_are_for_the_template() {
-        let chat = |extra: Value| {
+        let chat = |extra: Value| -> Result<Value, ApiError> {
             let mut body = extra.as_object().cloned().expect("an object");
             body.insert("messages".into(), json!([{"role": "user", "content": "x"}]));
             match Ask::read(&body, Shape::Chat)?.prompt {

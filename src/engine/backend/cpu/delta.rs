@@ -325,11 +325,11 @@ fn families(rows: &Rows, before: &[Option<usize>], span: &Span) -> Families {
     let mut all = Families::default();
     all.add(None, None);
     let mut of = Vec::with_capacity(span.count);
-    for index in span.row..span.row + span.count {
-        let parent = before[index].filter(|&slot| slot >= span.base);
+    for (index, parent) in before.iter().enumerate().skip(span.row).take(span.count) {
+        let parent = parent.filter(|&slot| slot >= span.base);
         let family = match parent {
             None => 0,
-            Some(slot) if rows.rows[index].position % BLOCK == 0 => {
+            Some(slot) if rows.rows[index].position.is_multiple_of(BLOCK) => {
                 let above = of[slot - span.base];
                 all.find(slot).unwrap_or_else(|| all.add(Some(slot), Some(above)))
             }

@@ -68,6 +68,8 @@ pub struct Row<'a> {
 #[derive(Debug, Default)]
 pub struct Heap {
     states: Vec<Vec<f32>>,
+    /// Keys and queries of the rows that go through a state together.
+    lines: Vec<f32>,
     products: Vec<f32>,
     sums: Vec<f32>,
     path: Vec<(usize, f32)>,
@@ -174,17 +176,16 @@ impl Head<'_> {
         finish: &mut impl FnMut(usize, &[f32]),
     ) {
         let (level, vd) = (self.level, self.value_dim);
-        let Heap { products, sums, .. } = heap;
-        products.clear();
-        products.resize(2 * TOGETHER * vd, 0.0);
-        for (d, line) in state.chunks_exact(vd).enumerate() {
-            for (&index, sums) in chunk.iter().zip(products.chunks_exact_mut(2 * vd)) {
-                let row = row(index);
-                let (key, query) = sums.split_at_mut(vd);
-                add(level, self.key(row.slot)[d], line, key);
-                add(level, row.q[d], line, query);
-            }
+        let Heap { lines, products, sums, .. } = heap;
+        lines.clear();
+        for &index in chunk {
+            let row = row(index);
+            lines.extend_from_slice(self.key(row.slot));
+            lines.extend_from_slice(row.q);
         }
+        products.clear();
+        products.resize(2 * chunk.len() * vd, 0.0);
+        read(level, state, lines, self.key_dim, products);
         sums.resize(2 * vd, 0.0);
         for (&index, products) in chunk.iter().zip(products.chunks_exact(2 * vd)) {
             let row = row(index);
@@ -244,6 +245,20 @@ fn add_body<const FMA: bool>(by: f32, x: &[f32], out: &mut [f32]) {
 multiversion! {
     /// `out += by · x`.
     fn add = add_body(by: f32, x: &[f32], out: &mut [f32])
+}
+
+#[inline(always)]
+fn read_body<const FMA: bool>(state: &[f32], lines: &[f32], key_dim: usize, out: &mut [f32]) {
+    let width = state.len() / key_dim;
+    for (d, column) in state.chunks_exact(width).enumerate() {
+        for (line, out) in lines.chunks_exact(key_dim).zip(out.chunks_exact_mut(width)) {
+            add_body::<FMA>(line[d], column, out);
+        }
+    }
+}
+multiversion! {
+    /// `out += Sᵀ x` for each line `x`; a line's sums run over the keys in order, whoever shares the call.
+    fn read = read_body(state: &[f32], lines: &[f32], key_dim: usize, out: &mut [f32])
 }
 
 #[inline(always)]

@@ -36,8 +36,10 @@ pub(super) fn read(checkpoint: &Checkpoint, target: &TargetConfig) -> Result<Dra
     if nested.is_none() && !top.contains_key("mask_token_id") {
         return Err(WeightsError::config(file, "there is no dflash_config in it, so this is not a DFlash drafter"));
     }
-    // Newer files keep settings in dflash_config, older ones at top level.
-    let fields = Fields { file: &file, objects: nested.into_iter().chain([top]).collect() };
+    // Newer files keep settings in dflash_config, older ones at top level; files of the speculators project keep the
+    // shape of the layers apart.
+    let shape = top.get("transformer_layer_config").and_then(|v| v.as_object());
+    let fields = Fields { file: &file, objects: nested.into_iter().chain(shape).chain([top]).collect() };
     refuse_relatives(&fields)?;
 
     let hidden = fields.size("hidden_size")?;
@@ -171,9 +173,10 @@ fn attention(
 ) -> Result<Vec<DraftAttention>, WeightsError> {
     let at_top = Fields { file: fields.file, objects: vec![top] };
     let in_nested = Fields { file: fields.file, objects: nested.into_iter().collect() };
-    let decided = match at_top.optional_bool("is_causal")? {
-        None => in_nested.optional_bool("causal")?,
-        some => some,
+    let decided = match (at_top.optional_bool("is_causal")?, at_top.optional_bool("sliding_window_non_causal")?) {
+        (None, Some(true)) => Some(false),
+        (None, _) => in_nested.optional_bool("causal")?,
+        (some, _) => some,
     };
     if count > 256 {
         return Err(fields.wrong(format!("num_hidden_layers is {count}; drafters have a few")));
@@ -220,6 +223,13 @@ fn taps(fields: &Fields<'_>, draft_layers: usize, target: &TargetConfig) -> Resu
         }
         return Ok(ids);
     }
+    // The speculators project counts the embedding as the first.
+    if let Some(ids) = fields.optional_numbers("aux_hidden_state_layer_ids")? {
+        if ids.is_empty() || ids.len() > 64 || ids.contains(&0) {
+            return Err(fields.wrong("aux_hidden_state_layer_ids must name between 1 and 64 layers, counted from 1"));
+        }
+        return Ok(ids.into_iter().map(|id| id - 1).collect());
+    }
     let layers = fields.optional_size("num_target_layers")?.unwrap_or(target.layers);
     Ok(spread(layers, draft_layers))
 }
@@ -233,25 +243,35 @@ pub(crate) fn spread(target_layers: usize, draft_layers: usize) -> Vec<usize> {
     (0..draft_layers).map(|i| (1.0 + i as f64 * step).round_ties_even().max(0.0) as usize).collect()
 }
 
+/// Target ids of the drafter's own vocabulary, and the tensor that has them: the ids themselves, or (in files of the
+/// speculators project) how far each is beyond its place.
+pub(crate) fn draft_ids(checkpoint: &Checkpoint) -> Result<Option<(&'static str, Vec<u32>)>, WeightsError> {
+    if let Some(tensor) = checkpoint.find("draft_token_ids") {
+        return Ok(Some(("draft_token_ids", tensor.to_ids()?)));
+    }
+    let Some(tensor) = checkpoint.find("d2t") else { return Ok(None) };
+    let ids = tensor.to_ids()?.into_iter().zip(0u32..).map(|(beyond, at)| beyond.saturating_add(at)).collect();
+    Ok(Some(("d2t", ids)))
+}
+
 /// Rows of the reduced vocabulary: the file must say which target tokens they are.
 fn draft_vocab(checkpoint: &Checkpoint, fields: &Fields<'_>, vocab: usize) -> Result<Option<usize>, WeightsError> {
     let said = fields.optional_size("draft_vocab_size")?;
-    let Some(tensor) = checkpoint.find("draft_token_ids") else {
+    let Some((name, ids)) = draft_ids(checkpoint)? else {
         return match said {
             Some(n) if n != vocab => Err(fields.wrong(format!(
-                "draft_vocab_size is {n}, but there is no tensor draft_token_ids that says which tokens they are"
+                "draft_vocab_size is {n}, but there is no tensor draft_token_ids or d2t that says which tokens they are"
             ))),
             _ => Ok(None),
         };
     };
-    let ids = tensor.to_ids()?;
     let rising = ids.windows(2).all(|w| w[0] < w[1]) && ids.last().is_some_and(|&id| (id as usize) < vocab);
     if !rising || said.is_some_and(|n| n != ids.len()) {
         return Err(WeightsError::Tensor {
             file: checkpoint.location(),
-            tensor: "draft_token_ids".into(),
+            tensor: name.into(),
             problem: format!(
-                "must hold {} rising token ids below {vocab}, but holds {}",
+                "must name {} rising token ids below {vocab}, but names {}",
                 said.map_or("some".into(), |n| n.to_string()),
                 ids.len()
             ),

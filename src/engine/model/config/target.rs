@@ -66,12 +66,11 @@ fn from_gguf(checkpoint: &Checkpoint, metadata: &Metadata) -> Result<TargetConfi
         return Err(keys
             .wrong(format!("embedding_length is {hidden}, but rows of token_embd.weight have {}", embedding.cols())));
     }
-    let (layers, mixing, delta) = match architecture {
-        Architecture::Qwen35 => hybrid::from_gguf(checkpoint, &keys)?,
-        _ => {
-            let layers = keys.size("block_count")?;
-            (layers, vec![Mixing::Attention; layers], None)
-        }
+    let (layers, mixing, delta) = if architecture == Architecture::Qwen35 {
+        hybrid::from_gguf(checkpoint, &keys)?
+    } else {
+        let layers = keys.size("block_count")?;
+        (layers, vec![Mixing::Attention; layers], None)
     };
     Ok(TargetConfig {
         architecture,
@@ -189,12 +188,11 @@ fn from_json(checkpoint: &Checkpoint) -> Result<TargetConfig, WeightsError> {
     let vocab = fields.size("vocab_size")?;
     let has_head = checkpoint.find("lm_head.weight").is_some();
     let layers = fields.size("num_hidden_layers")?;
-    let (mixing, delta, partial) = match architecture {
-        Architecture::Qwen35 => {
-            let (mixing, delta) = hybrid::from_json(&fields, layers)?;
-            (mixing, delta, Some(hybrid::ROTATED))
-        }
-        _ => (vec![Mixing::Attention; layers], None, None),
+    let (mixing, delta, partial) = if architecture == Architecture::Qwen35 {
+        let (mixing, delta) = hybrid::from_json(&fields, layers)?;
+        (mixing, delta, Some(hybrid::ROTATED))
+    } else {
+        (vec![Mixing::Attention; layers], None, None)
     };
     Ok(TargetConfig {
         architecture,
