@@ -14,6 +14,8 @@ mod engine;
 mod products;
 #[path = "cuda/rows.rs"]
 mod rows;
+#[path = "cuda/shim.rs"]
+mod shim;
 #[path = "cuda/simulated.rs"]
 mod simulated;
 

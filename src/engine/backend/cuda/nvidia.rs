@@ -126,7 +126,9 @@ impl Driver for Nvidia {
 
     fn give(&self, at: u64) {
         if self.enter().is_ok() {
-            // SAFETY: `Memory` gives back once what it took; the driver waits for kernels that use it.
+            // Kernels that were asked for may still use it.
+            let _ = self.stream.synchronize();
+            // SAFETY: `Memory` gives back once what it took, and nothing that uses it is under way.
             let _ = unsafe { result::free_sync(at) };
         }
     }
