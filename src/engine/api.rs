@@ -58,6 +58,8 @@ pub enum Precision {
 pub struct EngineConfig {
     /// Compute threads; 0 means one a physical core that this process may use.
     pub threads: usize,
+    /// Devices that share the layers of the target (tensor parallelism); on the CPU they share its threads.
+    pub tensor_parallel: usize,
     /// Weight format in memory.
     pub precision: Precision,
     /// Tokens a sequence may have; 0 means what the model allows, at most 8192.
@@ -74,6 +76,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             threads: 0,
+            tensor_parallel: 1,
             precision: Precision::Auto,
             context: 0,
             max_running: 8,

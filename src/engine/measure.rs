@@ -25,6 +25,8 @@ const RUNS: usize = 2;
 const WAITING: usize = 62;
 /// Rounds of a rehearsal.
 const REHEARSAL: usize = 24;
+/// A rehearsal ends early after this long.
+const REHEARSAL_PATIENCE: Duration = Duration::from_millis(600);
 /// No further points once this much time has gone: a large model on a slow machine knows enough by then.
 const PATIENCE: Duration = Duration::from_millis(1_500);
 
@@ -130,7 +132,7 @@ pub fn rehearse<B: Backend>(core: &mut Core<B>, prompt: Vec<u32>) {
         };
         let (outcomes, _) = core.round(&mut [Work { sequence: &mut sequence, task }]);
         let ended = outcomes.iter().any(|o| matches!(o.end, RoundEnd::Stop | RoundEnd::Length));
-        if ended || started.elapsed() > PATIENCE {
+        if ended || started.elapsed() > REHEARSAL_PATIENCE {
             break;
         }
     }

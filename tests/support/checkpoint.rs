@@ -51,12 +51,10 @@ impl Expected {
 }
 
 /// A target whose forwards a test calls itself.
-pub struct Model {
+pub struct Model<B: Backend = Cpu> {
     /// The target on its backend.
-    pub core: Core<Cpu>,
+    pub core: Core<B>,
 }
-
-type Cache = <Cpu as Backend>::Cache;
 
 impl Model {
     /// Loads a target on one thread.
@@ -66,23 +64,30 @@ impl Model {
 
     /// Loads a target on this many threads.
     pub fn open_on(source: &ModelSource, precision: Precision, threads: usize) -> Self {
+        Self::open_with(Cpu::new(threads), source, precision)
+    }
+}
+
+impl<B: Backend> Model<B> {
+    /// Loads a target on a backend.
+    pub fn open_with(backend: B, source: &ModelSource, precision: Precision) -> Self {
         let checkpoint = Checkpoint::open(source).expect("the checkpoint opens");
-        let core = Core::load(Cpu::new(threads), &checkpoint, None, precision, |_| {}).expect("the model loads");
+        let core = Core::load(backend, &checkpoint, None, precision, |_| {}).expect("the model loads");
         Self { core }
     }
 
     /// An empty cache.
-    pub fn cache(&self) -> Cache {
+    pub fn cache(&self) -> B::Cache {
         self.core.target.cache(&self.core.backend)
     }
 
     /// Logits of rows that continue one cache causally.
-    pub fn causal(&mut self, cache: &mut Cache, start: usize, ids: &[u32]) -> Vec<Vec<f32>> {
+    pub fn causal(&mut self, cache: &mut B::Cache, start: usize, ids: &[u32]) -> Vec<Vec<f32>> {
         self.side_by_side(&mut [(cache, start, ids)])
     }
 
     /// Logits of rows that continue several caches causally, all in one forward.
-    pub fn side_by_side(&mut self, parts: &mut [(&mut Cache, usize, &[u32])]) -> Vec<Vec<f32>> {
+    pub fn side_by_side(&mut self, parts: &mut [(&mut B::Cache, usize, &[u32])]) -> Vec<Vec<f32>> {
         let mut rows = Rows::default();
         let longest = parts.iter().map(|p| p.2.len()).max().unwrap_or(1);
         rows.clear(longest.div_ceil(64));
@@ -92,12 +97,12 @@ impl Model {
             rows.push_causal(session, *start, more.len());
             ids.extend_from_slice(more);
         }
-        let mut caches: Vec<&mut Cache> = parts.iter_mut().map(|p| &mut *p.0).collect();
+        let mut caches: Vec<&mut B::Cache> = parts.iter_mut().map(|p| &mut *p.0).collect();
         self.run(&ids, &rows, &mut caches)
     }
 
     /// Logits of a tree's rows, its root first.
-    pub fn tree(&mut self, cache: &mut Cache, start: usize, seed: u32, tree: &Tree) -> Vec<Vec<f32>> {
+    pub fn tree(&mut self, cache: &mut B::Cache, start: usize, seed: u32, tree: &Tree) -> Vec<Vec<f32>> {
         let words = tree.rows().div_ceil(64);
         let masks = tree.ancestor_masks(words);
         let mut rows = Rows::default();
@@ -116,7 +121,7 @@ impl Model {
         self.core.backend.read(&self.core.target.features, row..row + 1).into_owned()
     }
 
-    fn run(&mut self, ids: &[u32], rows: &Rows, caches: &mut [&mut Cache]) -> Vec<Vec<f32>> {
+    fn run(&mut self, ids: &[u32], rows: &Rows, caches: &mut [&mut B::Cache]) -> Vec<Vec<f32>> {
         let wanted: Vec<usize> = (0..ids.len()).collect();
         let Core { backend, target, .. } = &mut self.core;
         target.forward(backend, ids, rows, caches, &wanted);

@@ -1,6 +1,7 @@
 //! Driving the engine's rounds without a scheduler.
 
 use spectop::engine::api::{ModelSource, Precision, Sampling};
+use spectop::engine::backend::Backend;
 use spectop::engine::backend::cpu::Cpu;
 use spectop::engine::decode::controller::Controller;
 use spectop::engine::decode::costs::{Costs, Measured};
@@ -34,16 +35,20 @@ fn load_as(target: &ModelSource, draft: &ModelSource, threads: usize, precision:
     let target = Checkpoint::open(target).expect("the target opens");
     let draft = Checkpoint::open(draft).expect("the drafter opens");
     let mut core = Core::load(Cpu::new(threads), &target, Some(&draft), precision, |_| {}).expect("the pair loads");
-    // Made-up costs, on which drafting pays: `auto` must draft to be tested.
+    core.controller = Some(eager_controller());
+    core
+}
+
+/// A controller for made-up costs, on which drafting pays: `auto` must draft to be tested.
+pub fn eager_controller() -> Controller {
     let measured = Measured {
-        draft: vec![(8, 0.1)],
-        feature: 0.0,
+        draft: vec![(2, 0.05), (8, 0.1)],
+        feature: 0.001,
         verify: vec![(1, 1.0), (8, 1.2), (32, 2.0)],
         contexts: [64, 1024],
         deep: Vec::new(),
     };
-    core.controller = Some(Controller::new(Costs::new(measured), 31));
-    core
+    Controller::new(Costs::new(measured), 31)
 }
 
 /// Settings of a mode.
@@ -52,27 +57,27 @@ pub fn settings(mode: Mode, block_size: usize, tree_budget: usize) -> ModeSettin
 }
 
 /// Whether a sequence has come to its end.
-pub fn ended(s: &Sequence<Cpu>) -> bool {
+pub fn ended<B: Backend>(s: &Sequence<B>) -> bool {
     s.full() || (s.generated() > 0 && s.tokens.last().is_some_and(|t| s.stop_tokens.contains(t)))
 }
 
 /// Decodes several prompts side by side; `mode` is asked for every sequence and round. Returns the generated ids.
-pub fn decode(
-    core: &mut Core<Cpu>,
+pub fn decode<B: Backend>(
+    core: &mut Core<B>,
     prompts: &[Vec<u32>],
     limit: usize,
     sampling: impl Fn(usize) -> Sampling,
     mut mode: impl FnMut(usize, usize) -> ModeSettings,
 ) -> Vec<Vec<u32>> {
     let stops = core.target.config.stop_tokens.clone();
-    let mut sequences: Vec<Sequence<Cpu>> = prompts
+    let mut sequences: Vec<Sequence<B>> = prompts
         .iter()
         .enumerate()
         .map(|(i, p)| core.sequence(p.clone(), p.len() + limit, stops.clone(), sampling(i)))
         .collect();
     let mut round = 0;
     while sequences.iter().any(|s| !ended(s)) {
-        let mut work: Vec<Work<'_, Cpu>> = sequences
+        let mut work: Vec<Work<'_, B>> = sequences
             .iter_mut()
             .enumerate()
             .filter(|(_, s)| !ended(s))

@@ -20,6 +20,8 @@
 //! the same rows makes it the cache's state. All of this is a function of the row's own path alone, so every bit of a row
 //! is the same whether it came by plain decoding, in a chain, in a tree or in a prefill chunk of any size.
 
+use std::ops::Range;
+
 /// Positions between two anchors.
 pub const BLOCK: usize = 16;
 
@@ -43,6 +45,34 @@ pub struct DeltaShape {
 }
 
 impl DeltaShape {
+    /// The heads of one of `count` devices.
+    pub fn share(&self, count: usize) -> Self {
+        Self { key_heads: self.key_heads / count, value_heads: self.value_heads / count, ..self.clone() }
+    }
+
+    /// The value heads of one of `count` devices: those that its key heads serve.
+    pub fn value_heads_of(&self, rank: usize, count: usize) -> Vec<Range<usize>> {
+        if !self.tiled {
+            let share = self.value_heads / count;
+            return vec![rank * share..(rank + 1) * share];
+        }
+        let share = self.key_heads / count;
+        let tiles = self.value_heads / self.key_heads;
+        (0..tiles)
+            .map(|tile| tile * self.key_heads + rank * share..tile * self.key_heads + (rank + 1) * share)
+            .collect()
+    }
+
+    /// Channels of the convolution of one of `count` devices: queries, keys, values of its heads.
+    pub fn channels_of(&self, rank: usize, count: usize) -> Vec<Range<usize>> {
+        let keys = self.key_width();
+        let share = keys / count;
+        let mut ranges = vec![rank * share..(rank + 1) * share, keys + rank * share..keys + (rank + 1) * share];
+        let values = self.value_heads_of(rank, count).into_iter();
+        ranges.extend(values.map(|h| 2 * keys + h.start * self.value_dim..2 * keys + h.end * self.value_dim));
+        ranges
+    }
+
     /// Width of all key heads.
     pub fn key_width(&self) -> usize {
         self.key_heads * self.key_dim

@@ -6,6 +6,7 @@
 
 pub mod cpu;
 pub mod delta;
+pub mod parallel;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -23,6 +24,15 @@ pub enum Store {
     F32,
     /// 8 bits in blocks of 32 along a row.
     Q8,
+}
+
+/// How a matrix is shared out among devices that work together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// Each makes some of the outputs, from all inputs.
+    Outputs,
+    /// Each makes a summand of every output, from some of the inputs.
+    Inputs,
 }
 
 /// Rows of one forward pass, over several sessions. Rows of a session stand together, in the order of the cache slots
@@ -128,6 +138,11 @@ pub struct Heads {
 }
 
 impl Heads {
+    /// The heads of one of `count` devices. Where there are fewer KV heads than devices, several have the same one.
+    pub fn share(&self, count: usize) -> Self {
+        Self { heads: self.heads / count, kv_heads: (self.kv_heads / count).max(1), ..self.clone() }
+    }
+
     /// Width of all query heads.
     pub fn q_width(&self) -> usize {
         self.heads * self.head_dim
@@ -223,6 +238,31 @@ pub trait Backend: Send + 'static {
         select: Option<&[u32]>,
         store: Store,
     ) -> Result<Self::Matrix, WeightsError>;
+    /// Devices that the layers of a target are shared out among.
+    fn ranks(&self) -> usize {
+        1
+    }
+    /// As [`Backend::pack`], one share for each of [`Backend::ranks`] devices.
+    fn pack_shares(
+        &self,
+        shares: &[Vec<TensorView<'_>>],
+        _split: Split,
+        store: Store,
+    ) -> Result<Self::Matrix, WeightsError> {
+        self.pack(&shares[0], None, store)
+    }
+    /// As [`Backend::vector`], one share for each of [`Backend::ranks`] devices.
+    fn vector_shares(&self, mut shares: Vec<Vec<f32>>) -> Result<Self::Vector, WeightsError> {
+        self.vector(shares.swap_remove(0))
+    }
+    /// A buffer on every device, `width` columns on each: what projections by outputs end in.
+    fn buf_shared(&self, width: usize) -> Self::Buf {
+        self.buf(width)
+    }
+    /// A cache on every device; `layers` are the shapes of one device's share.
+    fn cache_shared(&self, layers: &[Keeps<'_>], exact: bool) -> Self::Cache {
+        self.cache(layers, exact)
+    }
     /// Bytes and format of a packed matrix.
     fn describe(&self, matrix: &Self::Matrix) -> (usize, &'static str);
     /// Brings a vector to the device.
@@ -273,7 +313,7 @@ pub trait Backend: Send + 'static {
         heads: &Heads,
         rows: &Rows,
         layer: usize,
-        caches: &[&mut Self::Cache],
+        caches: &mut [&mut Self::Cache],
         out: &mut Self::Buf,
     );
     /// A convolution over the rows of each session's block whose kernels come partly from the rows:
@@ -314,6 +354,14 @@ pub trait Backend: Send + 'static {
     fn gather(&mut self, x: &Self::Buf, pick: &[usize], out: &mut Self::Buf, at: usize);
     /// Copies rows of `x` into `out` from this column on.
     fn place(&mut self, x: &Self::Buf, rows: usize, out: &mut Self::Buf, column: usize);
+    /// `out += x` in the first `rows` rows.
+    fn add(&mut self, x: &Self::Buf, rows: usize, out: &mut Self::Buf) {
+        let summed: Vec<f32> = {
+            let (x, y) = (self.read(x, 0..rows), self.read(out, 0..rows));
+            x.iter().zip(y.iter()).map(|(x, y)| x + y).collect()
+        };
+        self.upload(&summed, out);
+    }
     /// Rows on the host, one after the other. Copied only where the host does not see the device's memory.
     fn read<'a>(&'a self, x: &'a Self::Buf, rows: Range<usize>) -> Cow<'a, [f32]>;
     /// Best and second best of the first `rows` rows.

@@ -1,5 +1,7 @@
 //! One decoder layer of a target: how it mixes tokens, and its gated MLP.
 
+use std::ops::Range;
+
 use crate::engine::backend::delta::{DeltaNet, DeltaShape};
 use crate::engine::backend::{Backend, Columns, HeadNorms, Heads, Input, Keeps, Rows};
 use crate::engine::weights::WeightsError;
@@ -59,22 +61,23 @@ pub struct Space<B: Backend> {
 }
 
 impl<B: Backend> Space<B> {
-    /// Buffers for a target of this shape. They take no memory until they are used.
-    pub fn new(backend: &B, config: &TargetConfig, heads: &Heads) -> Self {
-        let (q, kv) = (heads.q_width(), heads.kv_width());
+    /// Buffers for a target of this shape, of whose heads a device has `own`. They take no memory until they are used.
+    pub fn new(backend: &B, config: &TargetConfig, own: &Heads) -> Self {
+        let of = backend.ranks();
+        let (q, kv) = (own.q_width(), own.kv_width());
         let gate = if gated(config) { q } else { 0 };
-        let (inputs, recalled, value_heads) = config
-            .delta
-            .as_ref()
-            .map_or((1, 1, 1), |d| (d.conv_width() + d.value_width(), d.value_width(), d.value_heads));
+        let (inputs, recalled, value_heads) = config.delta.as_ref().map_or((1, 1, 1), |whole| {
+            let d = whole.share(of);
+            (d.conv_width() + d.value_width(), d.value_width(), d.value_heads)
+        });
         Self {
             x: backend.buf(config.hidden),
-            qkv: backend.buf(q + 2 * kv + gate),
-            attended: backend.buf(q),
-            inputs: backend.buf(inputs),
-            gates: backend.buf(2 * value_heads),
-            recalled: backend.buf(recalled),
-            gate_up: backend.buf(2 * config.intermediate),
+            qkv: backend.buf_shared(q + 2 * kv + gate),
+            attended: backend.buf_shared(q),
+            inputs: backend.buf_shared(inputs),
+            gates: backend.buf_shared(2 * value_heads),
+            recalled: backend.buf_shared(recalled),
+            gate_up: backend.buf_shared(2 * config.intermediate / of),
         }
     }
 }
@@ -101,17 +104,20 @@ impl<B: Backend> Layer<B> {
         };
         // Where attention comes without a norm of its own behind it, converters call the norm of the MLP by its place.
         let ffn_norm = if gated(config) { "post_attention_norm" } else { "ffn_norm" };
+        let (gate, up) = (name("ffn_gate", "mlp.gate_proj"), name("ffn_up", "mlp.up_proj"));
         Ok(Self {
             mix_norm,
             mixer,
             output,
             ffn_norm: norm(load, config, &name(ffn_norm, "post_attention_layernorm"), h)?,
-            gate_up: load.matrix(
-                &[(&name("ffn_gate", "mlp.gate_proj"), i), (&name("ffn_up", "mlp.up_proj"), i)],
+            gate_up: load.outputs(
+                |rank, of| {
+                    let own = portion(i, rank, of);
+                    vec![(&*gate, i, vec![own.clone()]), (&*up, i, vec![own])]
+                },
                 h,
-                None,
             )?,
-            down: load.matrix(&[(&name("ffn_down", "mlp.down_proj"), h)], i, None)?,
+            down: load.inputs(&name("ffn_down", "mlp.down_proj"), h, i, |rank, of| vec![portion(i, rank, of)])?,
         })
     }
 
@@ -162,6 +168,11 @@ impl<B: Backend> Layer<B> {
     }
 }
 
+/// Device `rank`'s share of `count` things among `of` devices, which divide it.
+fn portion(count: usize, rank: usize, of: usize) -> Range<usize> {
+    count / of * rank..count / of * (rank + 1)
+}
+
 /// A norm's weight. Files in Hugging Face's format keep those of Qwen3.5 around zero; converters to GGUF add the one.
 pub fn norm<B: Backend>(
     load: &mut Loader<'_, B>,
@@ -200,22 +211,23 @@ fn attention<B: Backend>(
     let (q_name, k_name, v_name) =
         (name("attn_q", "self_attn.q_proj"), name("attn_k", "self_attn.k_proj"), name("attn_v", "self_attn.v_proj"));
     let gated = gated(config);
-    let qkv = if gated {
-        // The file has query and gate of a head side by side; here all queries stand first and all gates last.
-        let head = |first: usize| (0..heads.heads).map(move |h| (2 * h + first) * hd..(2 * h + first + 1) * hd);
-        load.spliced(
-            &[
-                (&q_name, 2 * q, head(0).collect()),
-                (&k_name, kv, std::iter::once(0..kv).collect()),
-                (&v_name, kv, std::iter::once(0..kv).collect()),
-                (&q_name, 2 * q, head(1).collect()),
-            ],
-            h,
-        )?
-    } else {
-        load.matrix(&[(&q_name, q), (&k_name, kv), (&v_name, kv)], h, None)?
-    };
-    let output = load.matrix(&[(&name("attn_output", "self_attn.o_proj"), h)], q, None)?;
+    let qkv = load.outputs(
+        |rank, of| {
+            let queries = portion(heads.heads, rank, of);
+            let kv_share = (heads.kv_heads / of).max(1);
+            let first = rank * heads.kv_heads / of;
+            let own = first * hd..(first + kv_share) * hd;
+            let (k, v) = ((&*k_name, kv, vec![own.clone()]), (&*v_name, kv, vec![own]));
+            if !gated {
+                return vec![(&*q_name, q, vec![queries.start * hd..queries.end * hd]), k, v];
+            }
+            // The file has query and gate of a head side by side; here all queries stand first and all gates last.
+            let side = |first: usize| queries.clone().map(|h| (2 * h + first) * hd..(2 * h + first + 1) * hd).collect();
+            vec![(&*q_name, 2 * q, side(0)), k, v, (&*q_name, 2 * q, side(1))]
+        },
+        h,
+    )?;
+    let output = load.inputs(&name("attn_output", "self_attn.o_proj"), h, q, |rank, of| vec![portion(q, rank, of)])?;
     Ok((Mixer::Attention { qkv, norms, gated }, output))
 }
 
@@ -228,13 +240,23 @@ fn delta<B: Backend>(
 ) -> Result<(Mixer<B>, B::Matrix), WeightsError> {
     let name = |gguf: &str, hf: &str| names.layer(l, gguf, &format!("linear_attn.{hf}"));
     let (conv_width, value_width, heads) = (shape.conv_width(), shape.value_width(), shape.value_heads);
-    let inputs = load.matrix(
-        &[(&name("attn_qkv", "in_proj_qkv"), conv_width), (&name("attn_gate", "in_proj_z"), value_width)],
+    let values_of = |rank, of| -> Vec<Range<usize>> {
+        let heads = shape.value_heads_of(rank, of).into_iter();
+        heads.map(|h| h.start * shape.value_dim..h.end * shape.value_dim).collect()
+    };
+    let (qkv, z) = (name("attn_qkv", "in_proj_qkv"), name("attn_gate", "in_proj_z"));
+    let inputs = load.outputs(
+        |rank, of| vec![(&*qkv, conv_width, shape.channels_of(rank, of)), (&*z, value_width, values_of(rank, of))],
         h,
-        None,
     )?;
-    let gates =
-        load.matrix(&[(&name("ssm_beta", "in_proj_b"), heads), (&name("ssm_alpha", "in_proj_a"), heads)], h, None)?;
+    let (b, a) = (name("ssm_beta", "in_proj_b"), name("ssm_alpha", "in_proj_a"));
+    let gates = load.outputs(
+        |rank, of| {
+            let own = shape.value_heads_of(rank, of);
+            vec![(&*b, heads, own.clone()), (&*a, heads, own)]
+        },
+        h,
+    )?;
     let conv_shape: &[usize] = if names.gguf { &[conv_width, shape.kernel] } else { &[conv_width, 1, shape.kernel] };
     let taps = load.values(&name("ssm_conv1d", "conv1d"), conv_shape)?;
     let mut conv = vec![0.0; taps.len()];
@@ -249,14 +271,26 @@ fn delta<B: Backend>(
             *a = -a.exp();
         }
     }
+    let bias = load.values(&names.bare(l, "ssm_dt.bias", "linear_attn.dt_bias"), &[heads])?;
+    let of = load.backend.ranks();
+    let pick = |values: &[f32], stretches: &[Range<usize>]| -> Vec<f32> {
+        stretches.iter().flat_map(|s| &values[s.clone()]).copied().collect()
+    };
+    let by_head = |values: &[f32]| (0..of).map(|rank| pick(values, &shape.value_heads_of(rank, of))).collect();
+    let by_channel = (0..of)
+        .map(|rank| {
+            let channels = shape.channels_of(rank, of);
+            conv.chunks_exact(conv_width).flat_map(|tap| pick(tap, &channels)).collect()
+        })
+        .collect();
     let net = DeltaNet {
-        conv: load.backend.vector(conv)?,
-        decay: load.backend.vector(decay)?,
-        bias: load.vector(&names.bare(l, "ssm_dt.bias", "linear_attn.dt_bias"), heads)?,
+        conv: load.backend.vector_shares(by_channel)?,
+        decay: load.backend.vector_shares(by_head(&decay))?,
+        bias: load.backend.vector_shares(by_head(&bias))?,
         // Not around zero, unlike the other norms.
         norm: load.vector(&name("ssm_norm", "norm"), shape.value_dim)?,
-        shape: shape.clone(),
+        shape: shape.share(of),
     };
-    let output = load.matrix(&[(&name("ssm_out", "out_proj"), h)], value_width, None)?;
+    let output = load.inputs(&name("ssm_out", "out_proj"), h, value_width, values_of)?;
     Ok((Mixer::Delta { inputs, gates, net }, output))
 }

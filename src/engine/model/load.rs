@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::engine::api::Precision;
-use crate::engine::backend::{Backend, Store};
+use crate::engine::backend::{Backend, Split, Store};
 use crate::engine::weights::{Checkpoint, TensorView, WeightsError};
 
 /// Reads tensors of one checkpoint into one backend, and keeps count.
@@ -54,25 +54,81 @@ impl<'a, B: Backend> Loader<'a, B> {
         Ok(values)
     }
 
-    /// Stretches of rows of matrices `[rows, cols]`, stacked in this order; together they are all rows of each.
-    pub fn spliced(
+    /// Rows of matrices `[rows, cols]` stacked into one and shared out by outputs: `share` says which stretches of which
+    /// tensor's rows device `rank` of `of` gets, in their order.
+    pub fn outputs<'n>(
         &mut self,
-        parts: &[(&str, usize, Vec<Range<usize>>)],
+        share: impl Fn(usize, usize) -> Vec<(&'n str, usize, Vec<Range<usize>>)>,
         cols: usize,
     ) -> Result<B::Matrix, WeightsError> {
-        let mut views = Vec::new();
-        for (name, rows, stretches) in parts {
-            let whole = self.view(name, &[*rows, cols])?;
-            let width = whole.data.len() / rows;
-            views.extend(stretches.iter().map(|stretch| TensorView {
-                name: whole.name.clone(),
-                dtype: whole.dtype,
-                shape: vec![stretch.len(), cols],
-                data: &whole.data[stretch.start * width..stretch.end * width],
-            }));
+        let of = self.backend.ranks();
+        let mut shares = Vec::with_capacity(of);
+        for rank in 0..of {
+            let mut views = Vec::new();
+            for (name, rows, stretches) in share(rank, of) {
+                let whole = self.view(name, &[rows, cols])?;
+                let width = whole.data.len() / rows;
+                views.extend(stretches.iter().map(|stretch| TensorView {
+                    name: whole.name.clone(),
+                    dtype: whole.dtype,
+                    shape: vec![stretch.len(), cols],
+                    data: &whole.data[stretch.start * width..stretch.end * width],
+                }));
+            }
+            shares.push(views);
         }
-        let rows: usize = views.iter().map(TensorView::rows).sum();
-        let matrix = self.backend.pack(&views, None, self.store)?;
+        // Not the sum of the shares: what several devices have counts once.
+        let rows: usize = share(0, 1).iter().flat_map(|(_, _, stretches)| stretches).map(ExactSizeIterator::len).sum();
+        let matrix = self.backend.pack_shares(&shares, Split::Outputs, self.store)?;
+        self.count(&matrix, (rows * cols) as u64);
+        Ok(matrix)
+    }
+
+    /// A matrix `[rows, cols]` shared out by inputs: `share` says which stretches of the columns device `rank` of `of`
+    /// gets.
+    pub fn inputs(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+        share: impl Fn(usize, usize) -> Vec<Range<usize>>,
+    ) -> Result<B::Matrix, WeightsError> {
+        let of = self.backend.ranks();
+        if of == 1 {
+            return self.matrix(&[(name, rows)], cols, None);
+        }
+        let whole = self.view(name, &[rows, cols])?;
+        let (elements, bytes) = whole.dtype.block();
+        let shares: Vec<Vec<Range<usize>>> = (0..of).map(|rank| share(rank, of)).collect();
+        if shares.iter().flatten().any(|s| !s.start.is_multiple_of(elements) || !s.end.is_multiple_of(elements)) {
+            let problem = format!(
+                "its rows of {cols} elements in blocks of {elements} cannot be divided among {of} devices; use fewer with --tensor-parallel"
+            );
+            return Err(WeightsError::tensor(self.checkpoint.location(), name, problem));
+        }
+        let width = whole.data.len() / rows;
+        let data: Vec<Vec<u8>> = shares
+            .iter()
+            .map(|stretches| {
+                let row = |row: &[u8]| -> Vec<u8> {
+                    stretches
+                        .iter()
+                        .flat_map(|s| &row[s.start / elements * bytes..s.end / elements * bytes])
+                        .copied()
+                        .collect()
+                };
+                whole.data.chunks_exact(width).flat_map(row).collect()
+            })
+            .collect();
+        let views: Vec<Vec<TensorView<'_>>> = shares
+            .iter()
+            .zip(&data)
+            .map(|(stretches, data)| {
+                let cols = stretches.iter().map(ExactSizeIterator::len).sum();
+                vec![TensorView { name: whole.name.clone(), dtype: whole.dtype, shape: vec![rows, cols], data }]
+            })
+            .collect();
+        let matrix = self.backend.pack_shares(&views, Split::Inputs, self.store)?;
         self.count(&matrix, (rows * cols) as u64);
         Ok(matrix)
     }

@@ -12,7 +12,7 @@ use super::load::Loader;
 pub struct Target<B: Backend> {
     /// Its shape.
     pub config: TargetConfig,
-    /// Heads of every attention layer.
+    /// Heads of every attention layer; where several devices share the layers, those of one device.
     pub heads: Heads,
     /// What to tell about it.
     pub info: ModelInfo,
@@ -51,6 +51,8 @@ impl<B: Backend> Target<B> {
             interleaved: config.rope_interleaved,
             eps: config.eps,
         };
+        shared_evenly(checkpoint, &config, backend.ranks())?;
+        let own = heads.share(backend.ranks());
         let h = config.hidden;
         let embedding_name = names.top("token_embd.weight", "model.embed_tokens.weight");
         let embedding = load.matrix(&[(embedding_name, config.vocab)], h, None)?;
@@ -86,12 +88,12 @@ impl<B: Backend> Target<B> {
             norm,
             head,
             taps: Vec::new(),
-            space: Space::new(backend, &config, &heads),
+            space: Space::new(backend, &config, &own),
             picked: backend.buf(h),
             logits: backend.buf(config.vocab),
             features: backend.buf(h),
             info,
-            heads,
+            heads: own,
             config,
         })
     }
@@ -125,7 +127,7 @@ impl<B: Backend> Target<B> {
     /// An empty cache for one sequence.
     pub fn cache(&self, backend: &B) -> B::Cache {
         let layers: Vec<Keeps<'_>> = self.layers.iter().map(|layer| layer.keeps(&self.heads)).collect();
-        backend.cache(&layers, self.is_exact())
+        backend.cache_shared(&layers, self.is_exact())
     }
 
     /// Makes every forward capture the residual stream after these layers, in this order.
@@ -160,5 +162,24 @@ impl<B: Backend> Target<B> {
             let head = self.head.as_ref().unwrap_or(&self.embedding);
             backend.linear(&input, wanted.len(), head, &mut self.logits, false);
         }
+    }
+}
+
+/// Checks that the layers can be shared out among so many devices.
+fn shared_evenly(checkpoint: &Checkpoint, config: &TargetConfig, of: usize) -> Result<(), WeightsError> {
+    let mut counts = vec![(config.heads, "query heads"), (config.intermediate, "MLP columns")];
+    // Several devices may have the same KV head.
+    if !of.is_multiple_of(config.kv_heads) {
+        counts.push((config.kv_heads, "KV heads"));
+    }
+    if let Some(delta) = &config.delta {
+        counts.extend([(delta.key_heads, "linear key heads"), (delta.value_heads, "linear value heads")]);
+    }
+    match counts.into_iter().find(|(count, _)| !count.is_multiple_of(of)) {
+        Some((count, what)) => Err(WeightsError::config(
+            checkpoint.location(),
+            format!("{of} devices cannot share {count} {what} evenly; choose another --tensor-parallel"),
+        )),
+        None => Ok(()),
     }
 }

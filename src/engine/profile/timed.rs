@@ -207,7 +207,7 @@ impl<B: Backend> Backend for Timed<B> {
         heads: &Heads,
         rows: &Rows,
         layer: usize,
-        caches: &[&mut B::Cache],
+        caches: &mut [&mut B::Cache],
         out: &mut B::Buf,
     ) {
         let clock = Instant::now();

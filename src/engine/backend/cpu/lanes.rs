@@ -188,8 +188,9 @@ fn softmax_body<const FMA: bool>(x: &mut [f32]) -> f32 {
     let max = top.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let mut sum = [0.0; LANES];
     for c in chunks.iter_mut() {
-        *c = c.map(|v| exp::<FMA>(v - max));
+        // Not `map`: its closure would be compiled without the level's instructions, and every fused step be a call.
         for i in 0..LANES {
+            c[i] = exp::<FMA>(c[i] - max);
             sum[i] += c[i];
         }
     }
@@ -227,9 +228,8 @@ fn log_sum_exp_body<const FMA: bool>(x: &[f32]) -> f32 {
     let max = top.iter().fold(f32::NEG_INFINITY, |a, &b| a.max(b));
     let mut sum = [0.0; LANES];
     for c in chunks {
-        let e = c.map(|v| exp::<FMA>(v - max));
         for i in 0..LANES {
-            sum[i] += e[i];
+            sum[i] += exp::<FMA>(c[i] - max);
         }
     }
     for (i, &v) in rest.iter().enumerate() {

@@ -37,7 +37,7 @@ use cache::Cache;
 use delta::DeltaScratch;
 use level::Level;
 use pack::{Format, Matrix};
-use pool::Pool;
+pub(super) use pool::Pool;
 use shared::Shared;
 use slab::Slab;
 use stretch::{Output, Sharing, Stretch, halves};
@@ -311,7 +311,7 @@ impl Backend for Cpu {
         heads: &Heads,
         rows: &Rows,
         layer: usize,
-        caches: &[&mut Cache],
+        caches: &mut [&mut Cache],
         out: &mut Buf,
     ) {
         out.grow(rows.len());
@@ -422,6 +422,13 @@ impl Backend for Cpu {
         out.grow(rows);
         for (i, to) in out.data.chunks_exact_mut(out.width).take(rows).enumerate() {
             to[column..column + x.width].copy_from_slice(x.row(i));
+        }
+    }
+
+    fn add(&mut self, x: &Buf, rows: usize, out: &mut Buf) {
+        out.grow(rows);
+        for (o, v) in out.data.iter_mut().zip(&x.data[..rows * x.width]) {
+            *o += v;
         }
     }
 
