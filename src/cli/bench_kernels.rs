@@ -32,6 +32,7 @@ pub struct BenchKernelsArgs {
 pub fn run(engine: &EngineArgs, args: &BenchKernelsArgs) -> Result<(), Failure> {
     let pair = engine.resolve()(&mut |_| {}).map_err(|e| generate::failure(&e))?;
     let ask = Ask {
+        device: engine.device,
         threads: engine.threads,
         precision: engine.dtype.into(),
         context: args.cached,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::api::{ModelSource, Precision, Sampling};
 use crate::engine::backend::Backend;
-use crate::engine::backend::cpu::Cpu;
 use crate::engine::chat_template::ChatTemplate;
+use crate::engine::device::{self, OnDevice};
 use crate::engine::rounds::{Core, Outcome, Task, Work};
 use crate::engine::sequence::Sequence;
 use crate::engine::tokenizer::Tokenizer;
@@ -133,7 +133,7 @@ fn line_of(check: &Check) -> String {
 }
 
 /// Runs every check of a folder.
-pub fn check_folder(args: &EngineArgs, dir: &Path, mut seen: impl FnMut(&Check)) -> Result<Report, Failure> {
+pub fn check_folder(args: &EngineArgs, dir: &Path, seen: impl FnMut(&Check)) -> Result<Report, Failure> {
     let file = dir.join("expected.json");
     let usage = |message: String| Failure::new(Exit::Usage, message);
     let text = std::fs::read_to_string(&file).map_err(|e| {
@@ -145,10 +145,34 @@ pub fn check_folder(args: &EngineArgs, dir: &Path, mut seen: impl FnMut(&Check))
     let (target, draft) = models(args, dir)?;
     let target = Checkpoint::open(&target).map_err(wrong)?;
     let draft = Checkpoint::open(&draft).map_err(wrong)?;
-    let precision = Precision::from(args.dtype);
-    let core = Core::load(Cpu::new(args.threads), &target, Some(&draft), precision, |_| {}).map_err(wrong)?;
-    let tokenizer = Tokenizer::read(&target, core.target.config.vocab).map_err(wrong)?;
-    let template = ChatTemplate::read(&target).map_err(wrong)?;
+    let work = Replay { dir, expected: &expected, target: &target, draft: &draft, precision: args.dtype.into(), seen };
+    device::on(args.device, args.threads, work, |notice| out::tell(&notice)).map_err(|e| usage(e.to_string()))?
+}
+
+/// A folder's checks, on whatever device.
+struct Replay<'a, S> {
+    dir: &'a Path,
+    expected: &'a Expected,
+    target: &'a Checkpoint,
+    draft: &'a Checkpoint,
+    precision: Precision,
+    seen: S,
+}
+
+impl<S: FnMut(&Check)> OnDevice for Replay<'_, S> {
+    type Out = Result<Report, Failure>;
+
+    fn run<B: Backend>(self, backend: B) -> Result<Report, Failure> {
+        replay(backend, self)
+    }
+}
+
+fn replay<B: Backend>(backend: B, work: Replay<'_, impl FnMut(&Check)>) -> Result<Report, Failure> {
+    let Replay { dir, expected, target, draft, precision, mut seen } = work;
+    let wrong = |e: WeightsError| Failure::new(Exit::Usage, e.to_string());
+    let core = Core::load(backend, target, Some(draft), precision, |_| {}).map_err(wrong)?;
+    let tokenizer = Tokenizer::read(target, core.target.config.vocab).map_err(wrong)?;
+    let template = ChatTemplate::read(target).map_err(wrong)?;
     let info = core.backend.info();
     let mut report = Report {
         fixture: dir.display().to_string(),
@@ -197,19 +221,19 @@ fn models(args: &EngineArgs, dir: &Path) -> Result<(ModelSource, ModelSource), F
     Ok((pair.target, draft))
 }
 
-struct Player {
-    core: Core<Cpu>,
+struct Player<B: Backend> {
+    core: Core<B>,
     stops: Vec<u32>,
     block_size: usize,
 }
 
-impl Player {
+impl<B: Backend> Player<B> {
     fn settings(&self, mode: Mode, tree_budget: usize) -> ModeSettings {
         ModeSettings { mode, block_size: self.block_size, tree_budget, chain_seed: false }
     }
 
     /// Prefills and returns the sequence with its first token.
-    fn begin(&mut self, case: &Case) -> (Sequence<Cpu>, Outcome) {
+    fn begin(&mut self, case: &Case) -> (Sequence<B>, Outcome) {
         let room = case.prompt_ids.len() + limit(case) + 1024;
         let mut sequence = self.core.sequence(case.prompt_ids.clone(), room, self.stops.clone(), Sampling::default());
         loop {
@@ -221,7 +245,7 @@ impl Player {
         }
     }
 
-    fn step(&mut self, sequence: &mut Sequence<Cpu>, task: Task) -> Outcome {
+    fn step(&mut self, sequence: &mut Sequence<B>, task: Task) -> Outcome {
         let (mut outcomes, _) = self.core.round(&mut [Work { sequence, task }]);
         outcomes.remove(0)
     }
@@ -234,7 +258,7 @@ impl Player {
         let (mut sequence, first) = self.begin(case);
         let mut margins: Vec<f64> = first.best.iter().map(|b| f64::from(b.value - b.second)).collect();
         let mut rounds = Vec::new();
-        let stopped = |s: &Sequence<Cpu>, stops: &[u32]| s.tokens.last().is_some_and(|t| stops.contains(t));
+        let stopped = |s: &Sequence<B>, stops: &[u32]| s.tokens.last().is_some_and(|t| stops.contains(t));
         while sequence.generated() <= limit(case) && !stopped(&sequence, &self.stops) {
             let outcome = self.step(&mut sequence, Task::Decode(settings));
             if let Some(walk) = &outcome.walk {

@@ -2,7 +2,7 @@
 //! headers are read.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -56,26 +56,32 @@ pub fn run(engine: &EngineArgs, model: Option<PathBuf>, json: bool) -> Result<()
     if broken { Err(Failure::new(Exit::Usage, "")) } else { Ok(()) }
 }
 
-fn report(engine: &EngineArgs, named: &std::path::Path) -> Result<Report, Failure> {
+fn report(engine: &EngineArgs, named: &Path) -> Result<Report, Failure> {
     let opened = open(engine, named)?;
-    let draft = match &engine.draft {
-        Some(draft) if !engine.no_draft => Some(open(engine, draft)?),
+    let name = RepoRef::from_argument(named).map_or_else(|| opened.seen.facts.name().to_owned(), |repo| repo.id);
+    let known = match &opened.seen.facts {
+        ModelFacts::Target(_) => hub::pair_of(&name).map(|p| p.drafter.to_owned()),
+        ModelFacts::Draft(_) => hub::pair_with(&name).map(|p| p.target.to_owned()),
+    };
+    let draft = match (&engine.draft, &known, &opened.seen.facts) {
+        _ if engine.no_draft => None,
+        (Some(draft), ..) => Some(open(engine, draft)?),
+        // The drafter that would be used: only if it is here, since it was not asked for.
+        (None, Some(known), ModelFacts::Target(_)) => {
+            let here = RepoRef::parse(known).is_some_and(|r| Cache::from_env().find(&r).is_some());
+            here.then(|| open(engine, Path::new(known))).transpose()?
+        }
         _ => None,
     };
     let (seen, draft) = (&opened.seen, draft.as_ref().map(|d| &d.seen));
     let pair = draft.map(|draft| inspect::pair(seen, draft));
-    let name = RepoRef::from_argument(named).map_or_else(|| seen.facts.name().to_owned(), |repo| repo.id);
-    let known = match &seen.facts {
-        ModelFacts::Target(_) => hub::pair_of(&name).map(|p| p.drafter.to_owned()),
-        ModelFacts::Draft(_) => hub::pair_with(&name).map(|p| p.target.to_owned()),
-    };
     let with = draft.filter(|_| pair.as_ref().is_some_and(|p| p.fits));
     let fit = machine::fits(&machine::memories(), seen, with, engine.dtype.into(), engine.context);
     let draft = draft.map(|d| d.facts.clone());
     Ok(Report { schema_version: SCHEMA, model: seen.facts.clone(), draft, pair, known, fit })
 }
 
-fn open(engine: &EngineArgs, named: &std::path::Path) -> Result<Opened, Failure> {
+fn open(engine: &EngineArgs, named: &Path) -> Result<Opened, Failure> {
     let usage = |e: &dyn std::fmt::Display| Failure::new(Exit::Usage, e.to_string());
     let (path, preview) = match RepoRef::from_argument(named) {
         None => (named.to_owned(), None),

@@ -36,6 +36,7 @@ use std::sync::Arc;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::engine::api::{Precision, Resolve};
+use crate::engine::device::Device;
 use crate::engine::weights::hub;
 use crate::gpu::{DEFAULT_INTERVAL, Sampler};
 use crate::protocol::mode::{Mode, ModeRequest};
@@ -118,6 +119,9 @@ pub struct EngineArgs {
     /// Use the embedded toy pair: nothing is fetched.
     #[arg(long, global = true, conflicts_with_all = ["target", "draft"])]
     pub tiny: bool,
+    /// Where the models run: cpu, cuda:N, or auto (the first GPU if there is one).
+    #[arg(long, global = true, default_value_t = Device::Auto, value_name = "DEVICE")]
+    pub device: Device,
     /// Fetch nothing: use only what is on this machine (also HF_HUB_OFFLINE=1).
     #[arg(long, global = true)]
     pub offline: bool,
@@ -148,6 +152,13 @@ impl EngineArgs {
     /// How the pair is found.
     fn resolve(&self) -> Resolve {
         hub::resolve(self.ask())
+    }
+
+    /// Forgets the pair of the configuration file.
+    fn pair_of_command_line(&mut self, matches: &clap::ArgMatches) {
+        let asked = |id| matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine);
+        self.target = self.target.take().filter(|_| asked("target"));
+        self.draft = self.draft.take().filter(|_| asked("draft"));
     }
 
     /// What they say about the pair.
@@ -405,6 +416,9 @@ fn parse_and_dispatch() -> Result<(), Failure> {
     let matches = config::beneath(Cli::command(), &config).get_matches_from(&args);
     cli = Cli::from_arg_matches(&matches).map_err(|e| Failure::new(Exit::Usage, e.to_string()))?;
     cli.engine.pair_of_one_source(&matches);
+    if matches!(cli.command, Some(Command::Setup { .. } | Command::Inspect { .. })) {
+        cli.engine.pair_of_command_line(&matches);
+    }
     cli.screen.configure(&config, &matches);
     for warning in &config.warnings {
         out::tell(&format!("spectop: warning: {}: {warning}", path.display()));

@@ -25,6 +25,7 @@ const LEAVE: Duration = Duration::from_secs(1);
 /// How the command line wants the engine.
 pub fn engine_config(args: &EngineArgs) -> EngineConfig {
     EngineConfig {
+        device: args.device,
         threads: args.threads,
         precision: args.dtype.into(),
         context: args.context,

@@ -9,6 +9,8 @@ use crate::protocol::event::{FinishReason, RequestMetrics};
 use crate::protocol::mode::{ModeRequest, ModeSettings};
 use crate::protocol::state::Readiness;
 
+use super::device::Device;
+
 /// Where one model's files are.
 #[derive(Debug, Clone)]
 pub enum ModelSource {
@@ -56,6 +58,8 @@ pub enum Precision {
 /// How to run the engine.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
+    /// Where the models run.
+    pub device: Device,
     /// Compute threads; 0 means one a physical core that this process may use.
     pub threads: usize,
     /// Devices that share the layers of the target (tensor parallelism); on the CPU they share its threads.
@@ -75,6 +79,7 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         Self {
+            device: Device::Auto,
             threads: 0,
             tensor_parallel: 1,
             precision: Precision::Auto,

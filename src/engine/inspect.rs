@@ -1,6 +1,7 @@
 //! What a checkpoint is, told from its headers alone: no weight is read, and models that cannot be loaded are described
 //! as far as their files say.
 
+mod complete;
 mod draft;
 mod facts;
 pub mod plan;
@@ -29,9 +30,16 @@ pub struct Inspected {
 pub fn inspect(source: &ModelSource) -> Result<Inspected, WeightsError> {
     let checkpoint = Checkpoint::open(source)?;
     let facts = if draft::is_drafter(&checkpoint)? {
-        ModelFacts::Draft(draft::read(&checkpoint)?)
+        let facts = draft::read(&checkpoint)?;
+        complete::check(&checkpoint, facts.layers.len())?;
+        ModelFacts::Draft(facts)
     } else {
-        ModelFacts::Target(target::read(&checkpoint)?)
+        let facts = target::read(&checkpoint)?;
+        // Of models that cannot be loaded it is not known which tensors they need.
+        if facts.not_loadable.is_none() {
+            complete::check(&checkpoint, facts.layers.total)?;
+        }
+        ModelFacts::Target(facts)
     };
     Ok(Inspected { checkpoint, facts })
 }

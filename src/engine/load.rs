@@ -5,12 +5,14 @@ use std::sync::mpsc::Receiver;
 
 use crate::protocol::event::Level;
 use crate::protocol::mode::{Limits, Mode, ModeSettings};
-use crate::protocol::state::Readiness;
+use crate::protocol::state::{DeviceInfo, Readiness};
 
 use super::api::{Delta, EngineConfig, EngineError, Resolve};
 use super::backend::Backend;
-use super::backend::cpu::Cpu;
 use super::chat_template::ChatTemplate;
+use super::device::{self, OnDevice};
+use super::model::config::TargetConfig;
+use super::plan;
 use super::rounds::Core;
 use super::sampling;
 use super::scheduler::{Command, Scheduler, check};
@@ -27,16 +29,11 @@ const DEFAULT_TREE_BUDGET: usize = 16;
 
 /// Body of the engine's thread.
 pub fn run(config: &EngineConfig, resolve: Resolve, shared: &Arc<Shared>, commands: &Receiver<Command>) {
-    let reason = match start(config, resolve, shared) {
-        Ok((core, settings, limits)) => {
-            let Some(text) = shared.text.get() else { return };
-            match Scheduler::new(core, Arc::clone(shared), text, commands, settings, limits).run() {
-                Ok(()) => return,
-                Err(panic) => {
-                    format!("the engine stopped on an internal error ({panic}); restart it, and please report this")
-                }
-            }
-        }
+    let serve = Serve { config, resolve, shared, commands };
+    let tell = |notice| shared.log(Level::Warn, "engine", notice);
+    let reason = match device::on(config.device, config.threads, serve, tell) {
+        Ok(None) => return,
+        Ok(Some(reason)) => reason,
         Err(error) => error.to_string(),
     };
     shared.log(Level::Error, "engine", reason.clone());
@@ -55,18 +52,46 @@ pub fn run(config: &EngineConfig, resolve: Resolve, shared: &Arc<Shared>, comman
     }
 }
 
-fn start(
+/// The engine's work, on whatever device.
+struct Serve<'a> {
+    config: &'a EngineConfig,
+    resolve: Resolve,
+    shared: &'a Arc<Shared>,
+    commands: &'a Receiver<Command>,
+}
+
+impl OnDevice for Serve<'_> {
+    /// Why it gave up; nothing when it was told to stop.
+    type Out = Option<String>;
+
+    fn run<B: Backend>(self, backend: B) -> Option<String> {
+        let (core, settings, limits) = match start(backend, self.config, self.resolve, self.shared) {
+            Ok(started) => started,
+            Err(error) => return Some(error.to_string()),
+        };
+        let text = self.shared.text.get()?;
+        let shared = Arc::clone(self.shared);
+        let ended = Scheduler::new(core, shared, text, self.commands, settings, limits).run();
+        ended.err().map(|panic| {
+            format!("the engine stopped on an internal error ({panic}); restart it, and please report this")
+        })
+    }
+}
+
+fn start<B: Backend>(
+    backend: B,
     config: &EngineConfig,
     resolve: Resolve,
     shared: &Arc<Shared>,
-) -> Result<(Core<Cpu>, ModeSettings, Limits), EngineError> {
+) -> Result<(Core<B>, ModeSettings, Limits), EngineError> {
     let pair = resolve(&mut |readiness| shared.ready(readiness))?;
     let load = |e: super::weights::WeightsError| EngineError::Load(e.to_string());
     let target = Checkpoint::open(&pair.target).map_err(load)?;
     let draft = pair.draft.as_ref().map(Checkpoint::open).transpose().map_err(load)?;
     let what = format!("reading {}", target.name());
     shared.ready(Readiness::Loading { what: what.clone(), fraction: Some(0.0) });
-    let core = Core::load(Cpu::new(config.threads), &target, draft.as_ref(), config.precision, |share| {
+    let most = fitting(&backend, config, &target, draft.as_ref())?;
+    let core = Core::load(backend, &target, draft.as_ref(), config.precision, |share| {
         shared.ready(Readiness::Loading { what: what.clone(), fraction: Some(share) });
     })
     .map_err(load)?;
@@ -76,7 +101,7 @@ fn start(
         template: ChatTemplate::read(&target).map_err(load)?,
         sampling: sampling::suggested(&target).map_err(load)?,
     };
-    let (settings, limits) = modes(config, &core)?;
+    let (settings, limits) = modes(config, &core, most)?;
     // `run` is the only one who sets it.
     let _ = shared.text.set(text);
     {
@@ -92,22 +117,51 @@ fn start(
     shared.log(
         Level::Info,
         "engine",
-        format!("{} is ready on {} threads, mode {}", target.name(), core.backend.info().threads, settings.label()),
+        format!("{} is ready on {}, mode {}", target.name(), place(&core.backend.info()), settings.label()),
     );
     Ok((core, settings, limits))
 }
 
-fn modes<B: Backend>(config: &EngineConfig, core: &Core<B>) -> Result<(ModeSettings, Limits), EngineError> {
-    let model_context = core.target.config.context;
-    let context = match config.context {
-        0 => model_context.min(DEFAULT_CONTEXT),
-        n if n > model_context => {
-            return Err(EngineError::Load(format!(
-                "--context {n} is more than the {model_context} tokens that the model was made for"
-            )));
-        }
-        n => n,
-    };
+/// `N threads`, or the GPU's name.
+fn place(device: &DeviceInfo) -> String {
+    if device.kind == "cpu" { format!("{} threads", device.threads) } else { device.name.clone() }
+}
+
+/// Tokens that a sequence may have by what was asked for and what the model was made for.
+fn context(config: &EngineConfig, model_context: usize) -> Result<usize, EngineError> {
+    match config.context {
+        0 => Ok(model_context.min(DEFAULT_CONTEXT)),
+        n if n > model_context => Err(EngineError::Load(format!(
+            "--context {n} is more than the {model_context} tokens that the model was made for"
+        ))),
+        n => Ok(n),
+    }
+}
+
+/// Tokens that a sequence may have on a device with memory of its own; refuses a pair that does not fit.
+fn fitting<B: Backend>(
+    backend: &B,
+    config: &EngineConfig,
+    target: &Checkpoint,
+    draft: Option<&Checkpoint>,
+) -> Result<Option<usize>, EngineError> {
+    let Some(room) = backend.room() else { return Ok(None) };
+    let load = |e: super::weights::WeightsError| EngineError::Load(e.to_string());
+    let wanted = context(config, TargetConfig::read(target).map_err(load)?.context)?;
+    let need = plan::need(target, draft, config.precision).map_err(load)?;
+    let name = backend.info().name;
+    plan::context(&need, room, config.max_running, wanted, config.context > 0, &name)
+        .map(Some)
+        .map_err(EngineError::Load)
+}
+
+fn modes<B: Backend>(
+    config: &EngineConfig,
+    core: &Core<B>,
+    most: Option<usize>,
+) -> Result<(ModeSettings, Limits), EngineError> {
+    let context = context(config, core.target.config.context)?;
+    let context = most.map_or(context, |most| most.min(context));
     let block = core.drafter.as_ref().map_or(0, |d| d.config.block_size);
     let limits = Limits {
         modes: if block == 0 { vec![Mode::Off] } else { Mode::ALL.to_vec() },

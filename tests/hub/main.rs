@@ -20,6 +20,8 @@ struct User {
     endpoint: String,
 }
 
+type Variables<'a> = &'a [(&'a str, &'a str)];
+
 /// How a run ended.
 struct Ended {
     code: Option<i32>,
@@ -40,7 +42,7 @@ impl User {
         self.cache().join(format!("models--{}", id.replace('/', "--"))).join("snapshots").join(COMMIT)
     }
 
-    fn run(&self, args: &[&str], variables: &[(&str, &str)]) -> Ended {
+    fn run(&self, args: &[&str], variables: Variables<'_>) -> Ended {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spectop"));
         command.args(args).stdin(Stdio::null()).env_clear();
         command.env("HOME", self.home.path()).env("HF_HOME", self.home.path().join("hf"));
@@ -54,7 +56,7 @@ impl User {
         Ended { code: output.status.code(), out: String::from_utf8_lossy(&output.stdout).into_owned(), told }
     }
 
-    fn refused(&self, args: &[&str], variables: &[(&str, &str)]) -> String {
+    fn refused(&self, args: &[&str], variables: Variables<'_>) -> String {
         let ended = self.run(args, variables);
         assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.told);
         ended.told
@@ -107,12 +109,35 @@ fn a_target_brings_its_drafter_and_is_fetched_once() {
     let weights = fs::read(&blob).expect("a blob");
     assert_eq!(blob.file_name().and_then(|n| n.to_str()), Some(&*sha256(&weights)));
 
+    // It goes by its name, not by the commit that its folder is called by.
+    let path = user.snapshot(TARGET).display().to_string();
+    assert!(user.well(&["inspect", &path]).out.starts_with("Qwen3-4B: qwen3 target"));
+
     let ended = user.well(&["generate", "hi", "--target", TARGET, "--max-tokens", "3", "--json"]);
     assert!(serde_json::from_str::<Value>(&ended.out).is_ok_and(|v| v.is_object()), "{}", ended.out);
     assert_eq!(hub.asked(), [], "what is there is not asked for again");
     user.well(&["setup", "--target", TARGET, "--force"]);
     let asked: Vec<String> = hub.asked().into_iter().map(|a| a.path).collect();
     assert_eq!(asked, ["list", "list"], "a newer one is looked for, but nothing has changed");
+}
+
+/// What another program has fetched is used, and completed where something is missing.
+#[test]
+fn weights_without_a_tokenizer_are_completed() {
+    let hub = published();
+    let user = User::of(&hub);
+    user.well(&["setup", "--target", TARGET, "--no-draft"]);
+    let config = user.snapshot(TARGET).join("tokenizer_config.json");
+    fs::remove_file(&config).expect("gone");
+    hub.asked();
+    user.well(&["setup", "--target", TARGET, "--no-draft"]);
+    assert!(config.is_file());
+    let asked: Vec<String> = hub.asked().into_iter().map(|a| a.path).collect();
+    assert!(!asked.iter().any(|p| p == "model.safetensors"), "{asked:?}");
+
+    fs::remove_file(&config).expect("gone");
+    let lost = User { endpoint: "http://127.0.0.1:1".into(), home: user.home };
+    lost.well(&["setup", "--target", TARGET, "--no-draft"]);
 }
 
 #[test]
@@ -179,7 +204,7 @@ fn refusals_say_what_to_do() {
     ]);
     let user = User::of(&hub);
     let token = [("HF_TOKEN", "hf_secret")];
-    let cases: [(&str, &[(&str, &str)], &str); 11] = [
+    let cases: [(&str, Variables<'_>, &str); 11] = [
         ("acme/nothing", &[], "the hub has no such model, or it is private"),
         ("acme/nothing", &token, "whether your token may read it"),
         ("acme/two@v9", &[], "acme/two has no revision v9"),
@@ -270,6 +295,10 @@ fn inspect_and_models_tell_the_same_about_a_pair() {
     assert_eq!(entry(DRAFTER).map(|d| d["kind"].clone()), Some("drafter".into()));
     let text = user.well(&["models"]).out;
     assert!(text.lines().any(|l| l.starts_with(TARGET) && l.contains(DRAFTER)), "{text}");
+
+    // The drafter that is known and here is looked at without being named.
+    let alone: Value = serde_json::from_str(&user.well(&["inspect", TARGET, "--json"]).out).expect("JSON");
+    assert_eq!((&alone["pair"]["fits"], &alone["fit"][0]["plan"]), (&true.into(), &after["fit"][0]["plan"]));
 
     // Halves of two pairs: exit code 2, and the reason on the screen.
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/smollm2-135m-dflash").display().to_string();

@@ -95,7 +95,8 @@ impl Hub {
 }
 
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+    let digit = |n: u8| char::from_digit(n.into(), 16).expect("a digit");
+    Sha256::digest(bytes).iter().flat_map(|b| [digit(b >> 4), digit(b & 15)]).collect()
 }
 
 fn refusal(status: u16, code: &str) -> Response<Body> {

@@ -122,6 +122,7 @@ fn qwen36_27b_and_its_drafter() {
     let text = 48 * 383_273_184 + 16 * 372_255_232 + 2 * 1_271_398_400 + 5120;
     assert_eq!((facts.weights.parameters, facts.weights.bytes), (text, 2 * text));
     assert_eq!(text, 26_895_998_464);
+    assert_eq!(facts.not_loadable, None);
     let unused: Vec<_> = facts.weights.unused.iter().map(|u| &*u.part).collect();
     assert_eq!(unused, ["mtp", "visual"], "not part of what is loaded");
     assert!(facts.stop_tokens.iter().map(|s| s.id).eq([248_044, 248_046]) && facts.chat_template);
@@ -137,8 +138,10 @@ fn qwen36_27b_and_its_drafter() {
     assert_eq!(gpu.target, 53_791_996_928);
     // Only the 16 full layers and the drafter's 5 have a cache that grows.
     assert_eq!(gpu.kv_per_token, 2 * (16 * 4 * 256 + 5 * 8 * 128) * 2);
-    // The state of 48 layers: 48 heads of 128 × 128 and three rows of the convolution, in F32, and the copy of a round.
-    assert_eq!(gpu.state, 2 * 4 * 48 * (48 * 128 * 128 + 3 * 10_240));
+    // The state of 48 layers: 48 heads of 128 × 128, and beside it the rows of a prompt pass, of a block of 16 and the
+    // three that the convolution looks back, each with its input, key, change and decay, in F32.
+    let row = 10_240 + 2048 + 6144 + 48;
+    assert_eq!(gpu.state, 4 * 48 * (48 * 128 * 128 + (128 + 16 + 3) * row));
     assert!(begun.elapsed() < AT_MOST, "{:?}", begun.elapsed());
 }
 
@@ -187,9 +190,31 @@ fn broken_files_are_told_as_in_loading() {
     assert!(error().contains("model-00002-of-00003.safetensors") && error().contains("cut short"), "{}", error());
     std::fs::remove_file(&shard).expect("gone");
     assert!(error().contains("no such file"), "{}", error());
-    std::fs::write(folder.join("config.json"), "{").expect("a file");
     models::qwen3(&dir.path().join("whole"), 2560, 9728, true, 3);
     std::fs::remove_file(dir.path().join("whole/config.json")).expect("gone");
     let error = inspect(&ModelSource::Path(dir.path().join("whole"))).expect_err("no configuration").to_string();
     assert!(error.contains("there is no config.json beside the weights"), "{error}");
+}
+
+#[test]
+fn a_tensor_that_is_missing_or_has_another_shape_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let folder = dir.path().join("drafter");
+    let error = |change: &dyn Fn(&mut Vec<checkpoint::Tensor>)| {
+        models::drafter(&folder, 2560, 9728, &models::qwen3_drafter());
+        let config = std::fs::read(folder.join("config.json")).expect("a file");
+        let config = serde_json::from_slice(&config).expect("JSON");
+        let mut tensors = models::drafter_tensors(2560, 9728);
+        change(&mut tensors);
+        checkpoint::write(&folder, &config, &tensors, 1);
+        inspect(&ModelSource::Path(folder.clone())).map(|_| ()).map_err(|e| e.to_string())
+    };
+    assert_eq!(error(&|_| {}), Ok(()));
+    let lacks = |name: &'static str| move |tensors: &mut Vec<checkpoint::Tensor>| tensors.retain(|(n, _)| n != name);
+    let told = error(&lacks("layers.0.mlp.up_proj.weight")).expect_err("a tensor is missing");
+    assert!(told.contains("has no tensor layers.0.mlp.up_proj.weight"), "{told}");
+    let told = error(&|tensors| tensors.retain(|(n, _)| !n.starts_with("layers.4."))).expect_err("a layer is missing");
+    assert!(told.contains("has no tensor layers.4."), "{told}");
+    let told = error(&|tensors| tensors.last_mut().expect("a tensor").1[0] = 2048).expect_err("another shape");
+    assert!(told.contains("layers.4.mlp.down_proj.weight: its shape is [2048, 9728]"), "{told}");
 }

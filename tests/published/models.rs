@@ -140,13 +140,18 @@ pub fn drafter(folder: &Path, hidden: usize, width: usize, config: &Value) {
     });
     let (into, from) = (all.as_object_mut().expect("an object"), config.as_object().expect("an object"));
     into.extend(from.clone());
+    write(folder, &all, &drafter_tensors(hidden, width), 1);
+}
+
+/// Its 58 tensors.
+pub fn drafter_tensors(hidden: usize, width: usize) -> Vec<Tensor> {
     let mut tensors = Vec::new();
     add(&mut tensors, "fc.weight".into(), &[hidden, 5 * hidden]);
     add(&mut tensors, "hidden_norm.weight".into(), &[hidden]);
     add(&mut tensors, "norm.weight".into(), &[hidden]);
     qwen3_layers(&mut tensors, "", 5, hidden, width);
     assert_eq!(tensors.len(), 58);
-    write(folder, &all, &tensors, 1);
+    tensors
 }
 
 /// What the drafters of Qwen3-4B and Qwen3-8B say beside their size.

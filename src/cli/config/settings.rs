@@ -67,12 +67,13 @@ settings! {
     screen reduced_motion Flag "false" "no effects, and few frames a second";
     screen mouse Text "\"clicks\"" "mouse: off, clicks, hover (motion costs a message a cell)";
     screen fps Number "15" "frames a second at most";
-    engine target Text "\"/models/target.gguf\"" "target model: a GGUF file or a safetensors folder";
-    engine draft Text "\"/models/drafter\"" "drafter: a folder";
+    engine target Text "\"/models/target.gguf\"" "target model: a GGUF file, a safetensors folder, or a model of the hub (docs/models.md)";
+    engine draft Text "\"/models/drafter\"" "drafter: a folder, or a model of the hub";
     engine mode Text "\"off\"" "decoding mode at the start: off, dflash, ddtree, shadow, auto";
     engine block_size Number "8" "slots in one draft block, seed included";
     engine tree_budget Number "32" "DDTree node budget";
     engine chain_seed Flag "true" "start the tree from the whole top-1 chain";
+    engine device Text "\"auto\"" "where the models run: auto, cpu, cuda:N";
     engine threads Number "0" "compute threads (0: one a core)";
     engine dtype Text "\"auto\"" "weight format in memory: auto, f32, q8";
     engine context Number "0" "tokens a sequence may have (0: what the model allows)";

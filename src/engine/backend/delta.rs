@@ -46,6 +46,7 @@ pub struct DeltaShape {
 
 impl DeltaShape {
     /// The heads of one of `count` devices.
+    #[must_use]
     pub fn share(&self, count: usize) -> Self {
         Self { key_heads: self.key_heads / count, value_heads: self.value_heads / count, ..self.clone() }
     }
@@ -54,7 +55,7 @@ impl DeltaShape {
     pub fn value_heads_of(&self, rank: usize, count: usize) -> Vec<Range<usize>> {
         if !self.tiled {
             let share = self.value_heads / count;
-            return vec![rank * share..(rank + 1) * share];
+            return std::iter::once(rank * share..(rank + 1) * share).collect();
         }
         let share = self.key_heads / count;
         let tiles = self.value_heads / self.key_heads;

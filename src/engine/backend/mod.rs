@@ -5,6 +5,7 @@
 //! and the cache contents it may see** — never on how many other rows share the call, nor on which slots they take.
 
 pub mod cpu;
+pub mod cuda;
 pub mod delta;
 pub mod parallel;
 
@@ -13,6 +14,7 @@ use std::ops::Range;
 
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
+use cuda::driver::Room;
 use delta::{DeltaNet, DeltaShape};
 
 /// How a matrix is to be held.
@@ -139,6 +141,7 @@ pub struct Heads {
 
 impl Heads {
     /// The heads of one of `count` devices. Where there are fewer KV heads than devices, several have the same one.
+    #[must_use]
     pub fn share(&self, count: usize) -> Self {
         Self { heads: self.heads / count, kv_heads: (self.kv_heads / count).max(1), ..self.clone() }
     }
@@ -231,6 +234,16 @@ pub trait Backend: Send + 'static {
 
     /// Device, threads, kernels.
     fn info(&self) -> DeviceInfo;
+    /// Bytes a second that reading so many of them runs at, at best: what bounds decoding one token at a time.
+    fn read_bandwidth(&mut self, bytes: usize) -> f64;
+    /// 8-bit operations a second at best, where it is known how to measure that.
+    fn integer_peak(&mut self) -> Option<f64> {
+        None
+    }
+    /// The device's memory, where it is not the host's.
+    fn room(&self) -> Option<Room> {
+        None
+    }
     /// Packs tensors stacked along the out dimension; `select` keeps only these rows of the (single) tensor.
     fn pack(
         &self,

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::weights::unused_part;
+use super::weights::Parts;
 use super::{DraftFacts, Inspected, ModelFacts, TargetFacts};
 use crate::engine::api::Precision;
+use crate::engine::backend::delta::BLOCK;
 use crate::engine::backend::{Store, cpu};
 use crate::engine::model::load::{draft_store, target_store};
 use crate::engine::weights::{Checkpoint, DType};
@@ -43,7 +44,7 @@ pub struct Plan {
     pub kv_per_token: u64,
     /// Keys and values of all sequences at full context.
     pub kv: u64,
-    /// Recurrent states of all sequences: the canonical one and the copy that a round starts from.
+    /// Recurrent states of all sequences, with the rows that are not in them yet, at most.
     pub state: u64,
     /// Buffers of a forward pass (an estimate).
     pub workspace: u64,
@@ -79,9 +80,11 @@ pub fn plan(
         workspace += PROMPT_ROWS * 4 * draft_row(of, by) + by.block_size as u64 * 4 * vocab;
     }
     let state = of.linear.map_or(0, |l| {
-        let matrix = l.value_heads * l.key_dim * l.value_dim;
-        let window = (l.conv_kernel - 1) * (2 * l.key_heads * l.key_dim + l.value_heads * l.value_dim);
-        2 * 4 * (of.layers.linear * (matrix + window)) as u64 * sequences
+        let (keys, values) = (l.key_heads * l.key_dim, l.value_heads * l.value_dim);
+        // Of every row since the last anchor, and as far back as the convolution sees: its input, key, change and decay.
+        let rows = BLOCK + l.conv_kernel - 1 + PROMPT_ROWS as usize;
+        let row = (2 * keys + values) + keys + values + l.value_heads;
+        4 * (of.layers.linear * (l.value_heads * l.key_dim * l.value_dim + rows * row)) as u64 * sequences
     });
     let kv = kv_per_token.saturating_mul(context).saturating_mul(sequences);
     let parts = [held.target, held.drafter, kv, state, workspace];
@@ -163,12 +166,15 @@ struct PackedSize {
 fn packed(checkpoint: &Checkpoint, store: Store, drafter: bool) -> PackedSize {
     let mut stacks: BTreeMap<(String, usize), (Vec<DType>, usize)> = BTreeMap::new();
     let mut bytes = 0;
+    let parts = Parts::of(checkpoint);
     for (name, dtype, shape, _) in checkpoint.tensors() {
-        if unused_part(name).is_some() || matches!(dtype, DType::I32 | DType::I64 | DType::Bool) {
+        if parts.unused(name).is_some() || matches!(dtype, DType::I32 | DType::I64 | DType::Bool) {
             continue;
         }
         let elements: usize = shape.iter().product();
-        let [rows, cols] = shape[..] else {
+        // The convolution of recurrent layers is no matrix, whatever its shape.
+        let matrix = <[usize; 2]>::try_from(shape).ok().filter(|_| !name.contains("conv1d"));
+        let Some([rows, cols]) = matrix else {
             bytes += elements as u64 * 4;
             continue;
         };
@@ -195,16 +201,24 @@ fn packed(checkpoint: &Checkpoint, store: Store, drafter: bool) -> PackedSize {
 
 /// Name of the matrix that a tensor becomes part of.
 fn stack_of(name: &str) -> String {
-    const PARTS: [(&str, &str); 9] = [
+    const PARTS: [(&str, &str); 17] = [
         (".self_attn.q_proj.", ".qkv."),
         (".self_attn.k_proj.", ".qkv."),
         (".self_attn.v_proj.", ".qkv."),
         (".mlp.gate_proj.", ".gate_up."),
         (".mlp.up_proj.", ".gate_up."),
+        (".linear_attn.in_proj_qkv.", ".inputs."),
+        (".linear_attn.in_proj_z.", ".inputs."),
+        (".linear_attn.in_proj_b.", ".gates."),
+        (".linear_attn.in_proj_a.", ".gates."),
         (".attn_q.", ".qkv."),
         (".attn_k.", ".qkv."),
         (".attn_v.", ".qkv."),
         (".ffn_gate.", ".gate_up."),
+        (".attn_qkv.", ".inputs."),
+        (".attn_gate.", ".inputs."),
+        (".ssm_beta.", ".gates."),
+        (".ssm_alpha.", ".gates."),
     ];
     let name = name.replace(".ffn_up.", ".gate_up.");
     PARTS.iter().fold(name, |name, (part, stack)| name.replace(part, stack))
@@ -219,18 +233,26 @@ mod tests {
     use crate::engine::rounds::Core;
     use crate::engine::weights::bundle::{SMOLLM2_DRAFT, TINY_DRAFT, TINY_TARGET};
 
-    /// The plan is what loading really takes, to the byte.
-    #[test]
-    fn planned_weights_are_loaded_weights() {
-        let target = inspect(&ModelSource::Embedded(&TINY_TARGET)).expect("embedded");
-        let draft = inspect(&ModelSource::Embedded(&TINY_DRAFT)).expect("embedded");
+    /// The plan is what loading really takes, to the byte, and the parameters are those that loading counts.
+    fn check(target: &ModelSource, draft: &ModelSource) {
+        let (target, draft) = (inspect(target).expect("a target"), inspect(draft).expect("a drafter"));
         for precision in [Precision::Auto, Precision::F32, Precision::Q8] {
             let plan = plan(&target, Some(&draft), Holding::Cpu(precision), 0, 1).expect("a target");
             let core = Core::load(Cpu::new(1), &target.checkpoint, Some(&draft.checkpoint), precision, |_| {});
             let core = core.expect("a pair");
-            assert_eq!(plan.target, core.target.info.bytes, "{precision:?}");
-            assert_eq!(plan.drafter, core.drafter.expect("a drafter").info.bytes, "{precision:?}");
+            let (target_info, draft_info) = (core.target.info, core.drafter.expect("a drafter").info);
+            assert_eq!((plan.target, plan.drafter), (target_info.bytes, draft_info.bytes), "{precision:?}");
+            assert_eq!(target.facts.weights().parameters, target_info.parameters);
+            assert_eq!(draft.facts.weights().parameters, draft_info.parameters);
         }
+    }
+
+    #[test]
+    fn planned_weights_are_loaded_weights() {
+        check(&ModelSource::Embedded(&TINY_TARGET), &ModelSource::Embedded(&TINY_DRAFT));
+        let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/hf");
+        let hybrid = |name: &str| ModelSource::Path(fixtures.join(name));
+        check(&hybrid("qwen35-tied"), &hybrid("qwen35-tied-dflash"));
     }
 
     #[test]

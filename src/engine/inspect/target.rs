@@ -206,7 +206,8 @@ fn from_gguf(checkpoint: &Checkpoint, metadata: &Metadata) -> Result<TargetFacts
             WeightsError::config(&file, format!("{arch}.{name} is missing; the file is incomplete: fetch it again"))
         })
     };
-    let (hidden, heads, total) = (needed("embedding_length")?, needed("attention.head_count")?, needed("block_count")?);
+    let (hidden, heads) = (needed("embedding_length")?, needed("attention.head_count")?);
+    let total = needed("block_count")?.min(weights::Parts::of(checkpoint).blocks());
     let head_dim = size("attention.key_length").unwrap_or(hidden / heads);
     let recurrent = (0..total).filter(|l| checkpoint.find(&format!("blk.{l}.ssm_out.weight")).is_some()).count();
     let linear = || {

@@ -7,11 +7,37 @@ use crate::engine::weights::{Checkpoint, DType};
 /// that predict several tokens.
 const UNUSED: [&str; 6] = ["visual", "vision_tower", "vision_model", "mtp", "audio_tower", "multi_modal_projector"];
 
-/// The part that an unused tensor belongs to.
-pub(super) fn unused_part(name: &str) -> Option<&str> {
-    let name = name.strip_prefix("model.").unwrap_or(name);
-    let part = name.split('.').next()?;
-    UNUSED.contains(&part).then_some(part)
+/// Tells tensors that are used from those that are not.
+pub(super) struct Parts {
+    /// Blocks of a GGUF file from here on predict further tokens.
+    blocks: usize,
+}
+
+impl Parts {
+    pub(super) fn of(checkpoint: &Checkpoint) -> Self {
+        let count = || {
+            let metadata = checkpoint.metadata()?;
+            let key = |name: &str| format!("{}.{name}", metadata.text("general.architecture").unwrap_or_default());
+            metadata.unsigned(&key("block_count"))?.checked_sub(metadata.unsigned(&key("nextn_predict_layers"))?)
+        };
+        Self { blocks: count().and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX) }
+    }
+
+    /// Blocks of a GGUF file that are used, at most.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// The part that an unused tensor belongs to.
+    pub(super) fn unused<'a>(&self, name: &'a str) -> Option<&'a str> {
+        if let Some(rest) = name.strip_prefix("blk.") {
+            let block = rest.split('.').next()?.parse::<usize>().ok()?;
+            return (block >= self.blocks).then_some("mtp");
+        }
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        let part = name.split('.').next()?;
+        UNUSED.contains(&part).then_some(part)
+    }
 }
 
 /// Name of an element format as people write it.
@@ -28,9 +54,10 @@ pub(super) fn count(checkpoint: &Checkpoint) -> WeightFacts {
     let mut formats: Vec<(DType, u64)> = Vec::new();
     let mut unused: Vec<Unused> = Vec::new();
     let (mut parameters, mut bytes, mut tensors) = (0, 0, 0);
+    let parts = Parts::of(checkpoint);
     for (name, dtype, shape, size) in checkpoint.tensors() {
         let elements: u64 = shape.iter().map(|&d| d as u64).product();
-        if let Some(part) = unused_part(name) {
+        if let Some(part) = parts.unused(name) {
             match unused.iter_mut().find(|u| u.part == part) {
                 Some(known) => {
                     known.parameters += elements;
@@ -40,9 +67,13 @@ pub(super) fn count(checkpoint: &Checkpoint) -> WeightFacts {
             }
             continue;
         }
-        parameters += elements;
         bytes += size as u64;
         tensors += 1;
+        // Lists of token ids are no parameters.
+        if matches!(dtype, DType::I32 | DType::I64 | DType::Bool) {
+            continue;
+        }
+        parameters += elements;
         match formats.iter_mut().find(|(d, _)| *d == dtype) {
             Some((_, n)) => *n += elements,
             None => formats.push((dtype, elements)),
@@ -69,10 +100,12 @@ mod tests {
 
     #[test]
     fn parts_that_are_not_used_are_told_from_layers() {
-        assert_eq!(unused_part("model.visual.blocks.0.attn.qkv.weight"), Some("visual"));
-        assert_eq!(unused_part("mtp.layers.0.mlp.up_proj.weight"), Some("mtp"));
-        assert_eq!(unused_part("model.language_model.layers.0.mlp.up_proj.weight"), None);
-        assert_eq!(unused_part("lm_head.weight"), None);
+        let parts = Parts { blocks: 2 };
+        assert_eq!(parts.unused("model.visual.blocks.0.attn.qkv.weight"), Some("visual"));
+        assert_eq!(parts.unused("mtp.layers.0.mlp.up_proj.weight"), Some("mtp"));
+        assert_eq!(parts.unused("model.language_model.layers.0.mlp.up_proj.weight"), None);
+        assert_eq!(parts.unused("lm_head.weight"), None);
+        assert_eq!((parts.unused("blk.1.attn_q.weight"), parts.unused("blk.2.attn_q.weight")), (None, Some("mtp")));
     }
 
     #[test]

@@ -185,7 +185,8 @@ pub fn target_store(precision: Precision) -> Store {
 pub fn draft_store(precision: Precision, target_formats: &[&str]) -> Store {
     match precision {
         Precision::Auto if target_formats.iter().any(|f| f.starts_with('Q')) => Store::Q8,
-        Precision::Auto | Precision::F32 => Store::F32,
+        Precision::Auto => Store::AsStored,
+        Precision::F32 => Store::F32,
         Precision::Q8 => Store::Q8,
     }
 }

@@ -10,8 +10,8 @@ mod timed;
 use std::time::Instant;
 
 use crate::engine::api::{PairSource, Precision, Sampling};
-use crate::engine::backend::cpu::Cpu;
 use crate::engine::backend::{Backend, Rows};
+use crate::engine::device::{self, Device, OnDevice};
 use crate::engine::rounds::{Core, Task, Work};
 use crate::engine::sequence::Sequence;
 use crate::engine::weights::{Checkpoint, WeightsError};
@@ -32,6 +32,8 @@ const SHORT_PROMPT: usize = 40;
 /// What to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
+    /// Where the models run.
+    pub device: Device,
     /// Compute threads; 0: one a processor.
     pub threads: usize,
     /// Weight format in memory.
@@ -46,14 +48,38 @@ pub struct Ask {
     pub rounds: usize,
 }
 
-type Pair = Core<Timed<Cpu>>;
+type Pair<B> = Core<Timed<B>>;
 
 /// Loads a pair and measures it. `tell` is called before every round.
-pub fn measure(pair: &PairSource, ask: &Ask, mut tell: impl FnMut(usize)) -> Result<Report, WeightsError> {
+pub fn measure(pair: &PairSource, ask: &Ask, tell: impl FnMut(usize)) -> Result<Report, WeightsError> {
+    device::on(ask.device, ask.threads, Rounds { pair, ask, tell }, |_| ())
+        .map_err(|error| WeightsError::Device(error.to_string()))?
+}
+
+/// All rounds, on whatever device.
+struct Rounds<'a, T> {
+    pair: &'a PairSource,
+    ask: &'a Ask,
+    tell: T,
+}
+
+impl<T: FnMut(usize)> OnDevice for Rounds<'_, T> {
+    type Out = Result<Report, WeightsError>;
+
+    fn run<B: Backend>(self, backend: B) -> Result<Report, WeightsError> {
+        rounds(backend, self.pair, self.ask, self.tell)
+    }
+}
+
+fn rounds<B: Backend>(
+    backend: B,
+    pair: &PairSource,
+    ask: &Ask,
+    mut tell: impl FnMut(usize),
+) -> Result<Report, WeightsError> {
     let target = Checkpoint::open(&pair.target)?;
     let draft = pair.draft.as_ref().map(Checkpoint::open).transpose()?;
-    let backend = Timed::new(Cpu::new(ask.threads));
-    let core = Core::load(backend, &target, draft.as_ref(), ask.precision, |_| {})?;
+    let core = Core::load(Timed::new(backend), &target, draft.as_ref(), ask.precision, |_| {})?;
     let need = ask.context + ROWS[ROWS.len() - 1].max(ask.decode + 1);
     if need > core.target.config.context || ask.prefill > core.target.config.context {
         return Err(WeightsError::format(
@@ -69,10 +95,10 @@ pub fn measure(pair: &PairSource, ask: &Ask, mut tell: impl FnMut(usize)) -> Res
     Ok(bench.report())
 }
 
-struct Bench {
-    core: Pair,
+struct Bench<B: Backend> {
+    core: Pair<B>,
     ask: Ask,
-    cache: <Cpu as Backend>::Cache,
+    cache: B::Cache,
     rows: Rows,
     /// Milliseconds by [`ROWS`], one a round.
     verify: Vec<Vec<f64>>,
@@ -86,8 +112,8 @@ struct Bench {
     peak: Option<f64>,
 }
 
-impl Bench {
-    fn new(core: Pair, ask: Ask) -> Self {
+impl<B: Backend> Bench<B> {
+    fn new(core: Pair<B>, ask: Ask) -> Self {
         let cache = core.target.cache(&core.backend);
         let mut bench = Self {
             cache,
@@ -144,8 +170,8 @@ impl Bench {
                 n if n == ROWS.len() + 1 => self.prefill(),
                 n if n == ROWS.len() + 2 => self.draft(),
                 _ => {
-                    self.bandwidth = self.bandwidth.max(self.core.backend.inner.read_bandwidth(bytes));
-                    let peak = self.core.backend.inner.integer_peak();
+                    self.bandwidth = self.bandwidth.max(self.core.backend.read_bandwidth(bytes));
+                    let peak = self.core.backend.integer_peak();
                     self.peak = self.peak.into_iter().chain(peak).reduce(f64::max);
                 }
             }
@@ -165,7 +191,7 @@ impl Bench {
     }
 
     /// A sequence with a prompt of this length, prefilled, its first token there; and how long that took.
-    fn started(&mut self, prompt: usize, more: usize) -> (Sequence<Timed<Cpu>>, f64) {
+    fn started(&mut self, prompt: usize, more: usize) -> (Sequence<Timed<B>>, f64) {
         let ids = (0..prompt).map(|at| self.id(at)).collect();
         let mut sequence = self.core.sequence(ids, prompt + more, Vec::new(), Sampling::default());
         let clock = Instant::now();

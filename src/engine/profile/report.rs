@@ -107,7 +107,7 @@ pub struct Report {
     pub peak_memory_bytes: Option<u64>,
 }
 
-impl Bench {
+impl<B: Backend> Bench<B> {
     pub(super) fn report(&self) -> Report {
         let info = self.core.backend.info();
         let target = &self.core.target;

@@ -69,7 +69,8 @@ impl Part {
 /// Milliseconds by part, in the order of [`Part::ALL`].
 pub type Times = [f64; Part::ALL.len()];
 
-/// A backend and what its operations took since [`Timed::take`] was called last.
+/// A backend and what its operations took since [`Timed::take`] was called last. On a GPU operations are only asked for,
+/// so it is the asking that is timed: what the processor adds to a pass.
 pub struct Timed<B> {
     /// The backend.
     pub inner: B,
@@ -108,6 +109,14 @@ impl<B: Backend> Backend for Timed<B> {
 
     fn info(&self) -> DeviceInfo {
         self.inner.info()
+    }
+
+    fn read_bandwidth(&mut self, bytes: usize) -> f64 {
+        self.inner.read_bandwidth(bytes)
+    }
+
+    fn integer_peak(&mut self) -> Option<f64> {
+        self.inner.integer_peak()
     }
 
     fn pack(&self, parts: &[TensorView<'_>], select: Option<&[u32]>, store: Store) -> Result<B::Matrix, WeightsError> {

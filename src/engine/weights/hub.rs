@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 
 use crate::protocol::state::Readiness;
-pub use cache::{Cache, CachedRepo, Completeness};
+pub use cache::{Cache, CachedRepo, Completeness, cached_name};
 pub use error::{HubError, bytes};
 pub use fetch::fetch as fetch_repo;
 pub use known::{KNOWN, KnownPair, pair_of, pair_with};

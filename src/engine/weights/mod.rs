@@ -303,6 +303,9 @@ impl Checkpoint {
 /// Files and folders have names that people know them by; the quantisation suffix is told elsewhere.
 fn file_title(path: &Path) -> String {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    if let Some(name) = hub::cached_name(&absolute) {
+        return name;
+    }
     let named = if absolute.is_dir() { absolute.file_name() } else { absolute.file_stem() };
     let mut title = named.map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     if let Some(at) = title.rfind(['.', '-']) {

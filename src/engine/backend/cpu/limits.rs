@@ -15,7 +15,7 @@ const STEPS: usize = 200_000;
 
 impl Cpu {
     /// Bytes a second that all threads together read from a buffer of `bytes`, best of some passes.
-    pub fn read_bandwidth(&mut self, bytes: usize) -> f64 {
+    pub fn measure_bandwidth(&mut self, bytes: usize) -> f64 {
         let buffer = vec![1u64; bytes / 8];
         let mut best = f64::INFINITY;
         for _ in 0..RUNS {
@@ -31,7 +31,7 @@ impl Cpu {
 
     /// Integer operations a second (a multiplication and an addition are two) of all threads together, with the
     /// instructions that products of many rows use. `None` where the compiler picks the instructions.
-    pub fn integer_peak(&mut self) -> Option<f64> {
+    pub fn measure_integers(&mut self) -> Option<f64> {
         #[cfg(target_arch = "x86_64")]
         {
             let (steps, per_step) = match self.level {

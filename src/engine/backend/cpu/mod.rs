@@ -152,6 +152,14 @@ impl Backend for Cpu {
         DeviceInfo { kind: "cpu".into(), name: cpu_name(), threads: self.pool.count(), kernels: self.level.to_string() }
     }
 
+    fn read_bandwidth(&mut self, bytes: usize) -> f64 {
+        self.measure_bandwidth(bytes)
+    }
+
+    fn integer_peak(&mut self) -> Option<f64> {
+        self.measure_integers()
+    }
+
     fn pack(&self, parts: &[TensorView<'_>], select: Option<&[u32]>, store: Store) -> Result<Matrix, WeightsError> {
         Matrix::pack(&self.slab, parts, select, store)
     }

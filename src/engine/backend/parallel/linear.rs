@@ -55,6 +55,24 @@ fn rows_of<'a, T, V>(input: &Input<'a, Buf<T>, Vec<V>>) -> &'a Buf<T> {
     }
 }
 
+/// One device's part of a projection.
+struct Part<'a, B: Backend> {
+    rank: &'a mut B,
+    x: &'a B::Buf,
+    w: &'a B::Matrix,
+    out: &'a mut B::Buf,
+}
+
+fn parts<'a, B: Backend>(
+    ranks: &'a mut [B],
+    sources: impl IntoIterator<Item = &'a B::Buf>,
+    w: &'a [B::Matrix],
+    out: &'a mut [B::Buf],
+) -> Vec<Part<'a, B>> {
+    let all = ranks.iter_mut().zip(sources).zip(w).zip(out);
+    all.map(|(((rank, x), w), out)| Part { rank, x, w, out }).collect()
+}
+
 impl<B> Parallel<B>
 where
     B: Backend,
@@ -83,10 +101,8 @@ where
                 std::iter::once(x).chain(copies.iter()).collect()
             }
         };
-        let parts = self.ranks.iter_mut().zip(sources).zip(w).zip(out).collect();
-        self.team.each(parts, |at, (((rank, x), w), out): (((&mut B, &B::Buf), &B::Matrix), &mut B::Buf)| {
-            rank.linear(&of_rank(input, x, at), rows, w, out, add);
-        });
+        let parts = parts(&mut self.ranks, sources, w, out);
+        self.team.each(parts, |at, part| part.rank.linear(&of_rank(input, part.x, at), rows, part.w, part.out, add));
     }
 
     /// Every device makes its summand from its own columns; the first one adds them in order.
@@ -101,27 +117,22 @@ where
         let Buf::Shared(sources) = rows_of(input) else {
             unreachable!("projections by inputs read shared buffers");
         };
-        let (first_summand, summands) = match of_width(&mut self.scratch.summands, width, &self.ranks).split_first_mut()
-        {
-            Some((first, rest)) => (first, rest),
-            None => return,
-        };
-        // What the first device adds to needs no buffer in between.
-        let own = if add { first_summand } else { &mut *out };
-        let parts = self.ranks.iter_mut().zip(sources).zip(w).zip(std::iter::once(own).chain(summands)).collect();
-        self.team.each(parts, |at, (((rank, x), w), out): (((&mut B, &B::Buf), &B::Matrix), &mut B::Buf)| {
-            rank.linear(&of_rank(input, x, at), rows, w, out, false);
-        });
+        let summands = of_width(&mut self.scratch.summands, width, &self.ranks);
+        let parts = parts(&mut self.ranks, sources, w, &mut *summands);
+        self.team.each(parts, |at, part| part.rank.linear(&of_rank(input, part.x, at), rows, part.w, part.out, false));
         let (here, others) = self.ranks.split_at_mut(1);
-        let summands = of_width(&mut self.scratch.summands, width, &*others);
+        let first = &mut here[0];
         if add {
-            here[0].add(&summands[0], rows, out);
+            first.add(&summands[0], rows, out);
+        } else {
+            let all: Vec<usize> = (0..rows).collect();
+            first.gather(&summands[0], &all, out, 0);
         }
-        let arrived = &mut of_width(&mut self.scratch.arrived, width, here)[0];
+        let arrived = &mut of_width(&mut self.scratch.arrived, width, std::slice::from_ref(&*first))[0];
         for (rank, summand) in others.iter().zip(&summands[1..]) {
             let data: Cow<'_, [f32]> = rank.read(summand, 0..rows);
-            here[0].upload(&data, arrived);
-            here[0].add(arrived, rows, out);
+            first.upload(&data, arrived);
+            first.add(arrived, rows, out);
         }
     }
 }

@@ -23,6 +23,7 @@ use std::ops::Range;
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
+use super::cuda::driver::Room;
 use super::delta::DeltaNet;
 use super::{Backend, Best, Columns, HeadNorms, Heads, Input, Keeps, Rows, Split, Store};
 use linear::Scratch;
@@ -120,6 +121,15 @@ where
             threads: self.ranks.iter().map(|rank| rank.info().threads).sum(),
             ..first
         }
+    }
+
+    fn read_bandwidth(&mut self, bytes: usize) -> f64 {
+        self.ranks[0].read_bandwidth(bytes) * self.ranks.len() as f64
+    }
+
+    /// The least of the devices': what is shared out must fit each.
+    fn room(&self) -> Option<Room> {
+        self.ranks.iter().filter_map(B::room).min_by_key(|room| room.free)
     }
 
     fn ranks(&self) -> usize {
@@ -268,6 +278,7 @@ where
         out: &mut Self::Buf,
         add: bool,
     ) {
+        // Only drafters have these, and they are never shared out.
         self.ranks[0].convolve(x.first(), kernels.first(), at, &base[0], group, rows, out.first_mut(), add);
     }
 

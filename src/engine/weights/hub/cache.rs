@@ -210,6 +210,15 @@ pub(super) fn home() -> PathBuf {
     })
 }
 
+/// Name of the model that a snapshot of a cache is of: its folder is only called by the commit.
+pub fn cached_name(folder: &Path) -> Option<String> {
+    let commit = folder.file_name()?.to_str()?;
+    let snapshots = folder.parent()?;
+    let repository = snapshots.parent()?.file_name()?.to_str()?;
+    let id = repository.strip_prefix("models--").filter(|_| is_commit(commit) && snapshots.ends_with("snapshots"))?;
+    id.split_once("--").map(|(_, name)| name.to_owned())
+}
+
 fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.chars().all(|c| c.is_ascii_hexdigit())
 }
@@ -280,6 +289,8 @@ mod tests {
         assert_eq!(cache.repos()[0].safetensors, Some(Completeness::Partial));
         put(&cache, &repo.id, "model-2.safetensors", "2");
         assert_eq!(cache.find(&repo), Some(cache.snapshot(&repo.id, COMMIT)));
+        assert_eq!(cached_name(&cache.snapshot(&repo.id, COMMIT)).as_deref(), Some("b--c"));
+        assert_eq!(cached_name(&cache.blob(&repo.id, "x")), None);
         let pinned = RepoRef::parse(&format!("a/b--c@{COMMIT}")).expect("a name");
         assert_eq!(cache.find(&pinned), cache.find(&repo));
         assert_eq!(cache.find(&RepoRef::parse("a/b--c@other").expect("a name")), None);

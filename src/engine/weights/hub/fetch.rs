@@ -38,14 +38,25 @@ pub fn fetch(
     refresh: bool,
     progress: &mut Progress<'_>,
 ) -> Result<PathBuf, HubError> {
-    if let Some(path) = cache.find(repo).filter(|_| !refresh || offline) {
+    let here = cache.find(repo);
+    if let Some(path) = here.clone().filter(|path| offline || !(refresh || lacks_tokenizer(path))) {
         return Ok(path);
     }
     if offline {
         return Err(HubError::Offline { repo: repo.to_string(), cache: cache.root().display().to_string() });
     }
     progress(loading(format!("asking the hub for {repo}"), 0, 0));
-    run(repo, async |hub| Transfer::new(cache, repo, hub).all(progress).await)
+    let fetched = run(repo, async |hub| Transfer::new(cache, repo, hub).all(progress).await);
+    // What is there may do without the rest.
+    if refresh { fetched } else { fetched.or_else(|error| here.ok_or(error)) }
+}
+
+/// Whether another program has brought a target's weights, but not what turns text into tokens.
+fn lacks_tokenizer(snapshot: &Path) -> bool {
+    let there = |name: &str| snapshot.join(name).is_file();
+    let config = || serde_json::from_slice::<serde_json::Value>(&fs::read(snapshot.join("config.json")).ok()?).ok();
+    let target = |config: serde_json::Value| config.get("dflash_config").is_none();
+    snapshot.is_dir() && !there("tokenizer.json") && !there("tokenizer_config.json") && config().is_some_and(target)
 }
 
 /// Runs something that asks the hub, on a thread that has no runtime of its own.

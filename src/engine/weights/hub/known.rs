@@ -34,7 +34,7 @@ pub const KNOWN: [KnownPair; 12] = [
 /// The pair of a target, by the name of its repository, folder or file. Conversions and copies of a model keep its
 /// name, so the owner does not matter, nor does what says how it is stored (`-GGUF`, `.Q4_K_M`).
 pub fn pair_of(target: &str) -> Option<&'static KnownPair> {
-    let name = target.rsplit('/').next()?.to_ascii_lowercase();
+    let name = target.trim_end_matches('/').rsplit('/').next()?.to_ascii_lowercase();
     let name = name.trim_end_matches(".gguf");
     KNOWN.iter().find(|pair| {
         let known = pair.target.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
@@ -67,6 +67,7 @@ mod tests {
             ("qwen/qwen3-8b", Some("z-lab/Qwen3-8B-DFlash-b16")),
             ("someone/Qwen3-8B-GGUF", Some("z-lab/Qwen3-8B-DFlash-b16")),
             ("/models/Qwen3-4B-Q4_K_M.gguf", Some("z-lab/Qwen3-4B-DFlash-b16")),
+            ("models/Qwen3-4B/", Some("z-lab/Qwen3-4B-DFlash-b16")),
             ("Qwen3.6-27B-UD-Q4_K_XL.gguf", Some("z-lab/Qwen3.6-27B-DFlash")),
             ("Qwen/Qwen3-8B-Base", None),
             ("Qwen/Qwen3-80B", None),
