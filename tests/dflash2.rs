@@ -130,7 +130,7 @@ fn sampled_text_is_distributed_as_plain_sampling() {
     }
     assert!(cells > 3.0, "{cells} tokens to compare");
     // Both samples have the same size, so this is chi-square with as many degrees as cells; five deviations.
-    assert!(statistic < cells + 5.0 * (2.0 * cells as f64).sqrt(), "chi-square {statistic:.1} over {cells} tokens");
+    assert!(statistic < cells + 5.0 * (2.0f64 * cells).sqrt(), "chi-square {statistic:.1} over {cells} tokens");
 }
 
 #[test]

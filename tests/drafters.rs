@@ -8,7 +8,7 @@ use std::path::Path;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
-use spectop::engine::api::{ModelSource, Precision};
+use spectop::engine::api::{ModelSource, Precision, Sampling};
 use spectop::engine::backend::Backend;
 use spectop::engine::backend::cpu::Cpu;
 use spectop::engine::model::drafter::Job;
@@ -97,7 +97,7 @@ fn the_form_of_the_speculators_project_drafts_the_same() {
     }
     // And it runs: drafts are tokens of the target.
     let tree = |core: &mut Core<Cpu>| {
-        let mut sequence = core.sequence(vec![5, 6, 7], 40, Vec::new(), Default::default());
+        let mut sequence = core.sequence(vec![5, 6, 7], 40, Vec::new(), Sampling::default());
         let mut work = |task| {
             let part = spectop::engine::rounds::Work { sequence: &mut sequence, task };
             core.round(&mut [part]).0.remove(0)

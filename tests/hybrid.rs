@@ -121,7 +121,8 @@ fn greedy_decoding_through_200_random_trees_is_plain_decoding() {
             let off = settings(Mode::Off, 2, 1);
             let limit = 90;
             let plain =
-                decode(&mut model.core, &[prompt.clone()], limit, |_| Sampling::default(), |_, _| off).remove(0);
+                decode(&mut model.core, std::slice::from_ref(&prompt), limit, |_| Sampling::default(), |_, _| off)
+                    .remove(0);
             let text = [prompt.clone(), plain].concat();
             let mut cache = model.cache();
             model.causal(&mut cache, 0, &prompt);

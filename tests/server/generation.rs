@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use spectop::engine::api::EngineError;
+use spectop::engine::sampling::Suggested;
 use spectop::protocol::event::{FinishReason, RequestMetrics};
 use spectop::protocol::mode::{Mode, ModeRequest};
 
@@ -217,6 +218,34 @@ async fn parameters_reach_the_engine() {
     let mode =
         ModeRequest { mode: Some(Mode::Ddtree), block_size: Some(4), tree_budget: Some(16), chain_seed: Some(false) };
     assert_eq!(request.mode, mode);
+}
+
+#[tokio::test]
+async fn thinking_can_be_switched_off() {
+    let server = Running::start().await;
+    for (body, prompt) in [
+        (json!({}), "hi"),
+        (json!({"enable_thinking": true}), "hi"),
+        (json!({"enable_thinking": false}), "hi<think></think>"),
+        (json!({"chat_template_kwargs": {"enable_thinking": false}}), "hi<think></think>"),
+    ] {
+        assert_eq!(server.post("/v1/chat/completions", &chat(body.clone())).await.status(), 200, "{body}");
+        let ids: Vec<u32> = prompt.bytes().map(u32::from).collect();
+        assert_eq!(server.backend.last_request().prompt, ids, "{body}");
+    }
+    let taken = chat(json!({"chat_template_kwargs": {"messages": []}}));
+    assert_eq!(server.post("/v1/chat/completions", &taken).await.status(), 400);
+}
+
+/// As vLLM and SGLang do it: what a request leaves open is as the model's publishers suggest.
+#[tokio::test]
+async fn sampling_that_is_left_open_is_as_published() {
+    let server = Running::start().await;
+    *server.backend.suggested.lock().expect("not poisoned") =
+        Suggested { temperature: Some(0.25), top_p: Some(0.5), top_k: Some(20) };
+    server.post("/v1/chat/completions", &chat(json!({"top_p": 1}))).await;
+    let sampling = server.backend.last_request().sampling;
+    assert_eq!((sampling.temperature, sampling.top_p, sampling.top_k), (0.25, 1.0, 20));
 }
 
 #[tokio::test]

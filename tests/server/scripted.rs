@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use spectop::engine::api::{Delta, EngineError, GenerateRequest, Generation};
+use spectop::engine::sampling::Suggested;
 use spectop::protocol::SCHEMA_VERSION;
 use spectop::protocol::event::{Event, FinishReason, RequestMetrics, Sample};
 use spectop::protocol::mode::{Limits, Mode, ModeChange, ModeRequest, ModeSettings};
@@ -37,6 +38,8 @@ pub struct Scripted {
     pub state: Mutex<State>,
     pub scripts: Mutex<VecDeque<Script>>,
     pub submitted: Mutex<Vec<GenerateRequest>>,
+    /// What the model's publishers suggest.
+    pub suggested: Mutex<Suggested>,
     pub modes: Mutex<Vec<ModeRequest>>,
     pub dropped: Arc<AtomicUsize>,
     pub events: broadcast::Sender<Arc<Event>>,
@@ -52,6 +55,7 @@ impl Scripted {
             state: Mutex::new(state()),
             scripts: Mutex::default(),
             submitted: Mutex::default(),
+            suggested: Mutex::default(),
             modes: Mutex::default(),
             dropped: Arc::default(),
             events: broadcast::channel(16).0,
@@ -147,6 +151,10 @@ impl Backend for Scripted {
             text.push_str("<think></think>");
         }
         self.encode(&text)
+    }
+
+    fn suggested_sampling(&self) -> Suggested {
+        *locked(&self.suggested)
     }
 
     fn model_name(&self) -> Option<String> {

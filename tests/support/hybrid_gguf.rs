@@ -81,7 +81,9 @@ pub fn convert(folder: &Path) -> Vec<u8> {
     for (to, from) in top {
         let Some((shape, mut values)) = read(from) else { continue };
         if to == "output_norm.weight" {
-            values.iter_mut().for_each(|v| *v += 1.0);
+            for v in &mut values {
+                *v += 1.0;
+            }
         }
         put(to, &shape, &values);
     }
@@ -91,7 +93,9 @@ pub fn convert(folder: &Path) -> Vec<u8> {
         for (new, old) in SAME {
             let Some((shape, mut values)) = from(old) else { continue };
             if old.ends_with("norm.weight") && !old.starts_with("linear_attn") {
-                values.iter_mut().for_each(|v| *v += 1.0);
+                for v in &mut values {
+                    *v += 1.0;
+                }
             }
             put(&to(new), &shape, &values);
         }

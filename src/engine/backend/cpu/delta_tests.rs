@@ -68,7 +68,9 @@ fn defined(of: &Layer) -> Vec<Vec<f64>> {
             let step = wide(of.gates[t][shape.value_heads + h]) + wide(of.net.bias[h]);
             let step = if step > 30.0 { step } else { step.exp().ln_1p() };
             let alpha = (wide(of.net.decay[h]) * step).exp();
-            state.iter_mut().for_each(|s| *s *= alpha);
+            for s in state.iter_mut() {
+                *s *= alpha;
+            }
             let delta: Vec<f64> =
                 (0..vd).map(|i| beta * (v[i] - (0..kd).map(|d| state[d * vd + i] * k[d]).sum::<f64>())).collect();
             for d in 0..kd {
