@@ -147,7 +147,7 @@ pub fn check_folder(args: &EngineArgs, dir: &Path, seen: impl FnMut(&Check)) -> 
     let draft = Checkpoint::open(&draft).map_err(wrong)?;
     let work = Replay { dir, expected: &expected, target: &target, draft: &draft, precision: args.dtype.into(), seen };
     device::on(Place { device: args.device, threads: args.threads, tensor_parallel: 1 }, work, |notice| {
-        out::tell(&notice)
+        out::tell(&notice);
     })
     .map_err(|e| usage(e.to_string()))?
 }
