@@ -219,7 +219,7 @@ fn attention<B: Backend>(
             let own = first * hd..(first + kv_share) * hd;
             let (k, v) = ((&*k_name, kv, vec![own.clone()]), (&*v_name, kv, vec![own]));
             if !gated {
-                return vec![(&*q_name, q, vec![queries.start * hd..queries.end * hd]), k, v];
+                return vec![(&*q_name, q, std::iter::once(queries.start * hd..queries.end * hd).collect()), k, v];
             }
             // The file has query and gate of a head side by side; here all queries stand first and all gates last.
             let side = |first: usize| queries.clone().map(|h| (2 * h + first) * hd..(2 * h + first + 1) * hd).collect();
