@@ -8,6 +8,7 @@ mod attention256;
 mod attention512;
 mod avx2;
 mod cache;
+mod convolve;
 mod delta;
 mod delta_rule;
 mod gemm;
@@ -377,23 +378,7 @@ impl Backend for Cpu {
         out: &mut Buf,
         add: bool,
     ) {
-        out.grow(rows.len());
-        let width = x.width;
-        let groups = width / group;
-        for (i, row) in rows.rows.iter().enumerate() {
-            let to = &mut out.data[i * width..(i + 1) * width];
-            if !add {
-                to.fill(0.0);
-            }
-            let own = &kernels.row(i)[at..];
-            let before = row.slot - row.prefix.end;
-            for (t, base) in base.chunks_exact(width).enumerate().take(before + 1) {
-                let own = &own[t * groups..(t + 1) * groups];
-                for (c, (to, &x)) in to.iter_mut().zip(x.row(i - t)).enumerate() {
-                    *to += (base[c] + own[c / group]) * x;
-                }
-            }
-        }
+        convolve::run(x, kernels, at, base, group, rows, out, add);
     }
 
     fn gate(&mut self, x: &mut Buf, rows: usize, gates: &Buf, column: usize) {
