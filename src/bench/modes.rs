@@ -65,6 +65,12 @@ pub fn default_words(offer: &Offer) -> Vec<String> {
     }
 }
 
+/// Refuses what no server could offer, before one is asked or started.
+pub fn check(words: &[String]) -> Result<(), ModeError> {
+    let words = words.iter().map(|word| word.trim());
+    words.filter(|word| !word.contains('=') && *word != AS_IS).try_for_each(|word| wish(word).map(|_| ()))
+}
+
 /// Reads the words; the first is the baseline.
 pub fn read(words: &[String], offer: &Offer) -> Result<Vec<ModeSpec>, ModeError> {
     let mut labels = HashSet::new();
@@ -184,6 +190,13 @@ pub fn wish(word: &str) -> Result<ModeRequest, ModeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_that_no_server_knows_need_none_to_be_refused() {
+        let words = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(check(&words("off, ddtree:9000,as-is,mine=http://a:1")), Ok(()));
+        assert!(matches!(check(&words("off,foo")), Err(ModeError::Word { word, .. }) if word == "foo"));
+    }
 
     fn offer() -> Offer {
         let limits = Limits {

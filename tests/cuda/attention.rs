@@ -71,7 +71,7 @@ fn case(seed: u64, exact: bool) -> Case {
     let mut steps = Vec::new();
     // Prompts of different lengths; the first one makes attention longer than one piece.
     let lengths: Vec<usize> =
-        (0..sessions).map(|s| if s == 0 && seed % 3 == 0 { 290 } else { 1 + dice.below(70) }).collect();
+        (0..sessions).map(|s| if s == 0 && seed.is_multiple_of(3) { 290 } else { 1 + dice.below(70) }).collect();
     let mut rows = Rows::default();
     rows.clear(lengths.iter().max().unwrap().div_ceil(64));
     for (session, &length) in lengths.iter().enumerate() {

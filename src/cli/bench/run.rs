@@ -8,15 +8,16 @@ use tokio::sync::mpsc;
 use super::local::Local;
 use super::progress::Reporter;
 use super::{MeasureArgs, RunArgs, output, runs, table};
-use crate::bench::journal;
 use crate::bench::plan::Stage;
 use crate::bench::runner::{self, Handle, Prepared, Setup, Start};
+use crate::bench::{journal, modes};
 use crate::cli::{EngineArgs, Exit, Failure, attach};
 use crate::protocol::run::{Run, RunOptions, RunStatus};
 use crate::source::Client;
 
 /// Runs the subcommand.
 pub fn run(engine: &EngineArgs, args: &RunArgs) -> Result<(), Failure> {
+    modes::check(&args.modes).map_err(runner::BenchError::from)?;
     let start = match &args.resume {
         Some(id) => Start::Resume(id.clone()),
         None => Start::New(args.measure.options(args.modes.clone(), args.concurrency.clone())),
