@@ -76,7 +76,6 @@ settings! {
     engine device Text "\"auto\"" "where the models run: auto, cpu, cuda:N";
     engine threads Number "0" "compute threads (0: one a core)";
     engine tensor_parallel Number "1" "devices that share the target's layers";
-    engine offline Flag "false" "fetch nothing from the hub";
     engine dtype Text "\"auto\"" "weight format in memory: auto, f32, q8";
     engine context Number "0" "tokens a sequence may have (0: what the model allows)";
     server host Text "\"127.0.0.1\"" "address that `spectop serve` listens on";
