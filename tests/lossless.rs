@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use spectop::engine::api::Sampling;
 use spectop::engine::backend::cpu::Cpu;
 use spectop::engine::rounds::Core;
@@ -17,12 +19,20 @@ fn bytes(text: &str) -> Vec<u32> {
     text.bytes().map(u32::from).collect()
 }
 
+/// Schedules that are tried on every machine, and the time in which more follow: slow processors need minutes for all.
+const LEAST_SCHEDULES: u64 = 12;
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Random schedules over several prompts decoded together: every sequence changes its mode at random rounds.
 fn schedules(core: &mut Core<Cpu>, prompts: &[Vec<u32>], count: u64, limit: usize, block: usize) {
     let off = settings(Mode::Off, block, 1);
     let plain: Vec<Vec<u32>> =
         prompts.iter().map(|p| decode(core, std::slice::from_ref(p), limit, greedy, |_, _| off).remove(0)).collect();
+    let started = Instant::now();
     for seed in 1..=count {
+        if seed > LEAST_SCHEDULES && started.elapsed() > PATIENCE {
+            break;
+        }
         let mut dice = Dice(seed * 0x9E37_79B9);
         let mut current = vec![off; prompts.len()];
         let together = decode(core, prompts, limit, greedy, |i, _| {
