@@ -21,7 +21,7 @@ fn bytes(text: &str) -> Vec<u32> {
 
 /// Schedules that are tried on every machine, and the time in which more follow: slow processors need minutes for all.
 const LEAST_SCHEDULES: u64 = 12;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Random schedules over several prompts decoded together: every sequence changes its mode at random rounds.
 fn schedules(core: &mut Core<Cpu>, prompts: &[Vec<u32>], count: u64, limit: usize, block: usize) {
