@@ -138,12 +138,10 @@ pub fn rehearse<B: Backend>(core: &mut Core<B>, prompt: Vec<u32>) {
     }
 }
 
-/// Measures a loaded pair and rehearses: a controller for mode `auto`. `None` without a drafter.
-pub fn controller<B: Backend>(core: &mut Core<B>, most_nodes: usize, prompts: Vec<Vec<u32>>) -> Option<Controller> {
-    let costs = costs(core)?;
-    core.controller = Some(Controller::new(costs, most_nodes));
+/// Measures a loaded pair and rehearses: gives the core a controller for mode `auto`. Without a drafter there is none.
+pub fn prepare<B: Backend>(core: &mut Core<B>, most_nodes: usize, prompts: Vec<Vec<u32>>) {
+    core.controller = costs(core).map(|costs| Controller::new(costs, most_nodes));
     for prompt in prompts.into_iter().filter(|prompt| !prompt.is_empty()) {
         rehearse(core, prompt);
     }
-    core.controller.take()
 }

@@ -246,8 +246,8 @@ impl<'a, B: Backend> Scheduler<'a, B> {
             let message = serde_json::json!({"role": "user", "content": text});
             self.text.encode_chat(&[message], &serde_json::Map::new()).ok()
         });
-        let prompts = prompts.collect();
-        if let Some(mut controller) = measure::controller(&mut self.core, AUTO_NODES, prompts) {
+        measure::prepare(&mut self.core, AUTO_NODES, prompts.collect());
+        if let Some(controller) = &mut self.core.controller {
             let costs = controller.costs();
             let points: Vec<String> =
                 [1, 2, 4, 8, 16, 32].iter().map(|&n| format!("{n}: {:.1}", costs.verify_ms(n, 64))).collect();
@@ -259,7 +259,6 @@ impl<'a, B: Backend> Scheduler<'a, B> {
                 points.join(", "),
                 controller.habit().worth(),
             );
-            self.core.controller = Some(controller);
             self.shared.log(Level::Info, "engine", message);
         }
     }

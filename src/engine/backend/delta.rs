@@ -22,6 +22,8 @@
 
 use std::ops::Range;
 
+use super::Rows;
+
 /// Positions between two anchors.
 pub const BLOCK: usize = 16;
 
@@ -108,4 +110,29 @@ pub struct DeltaNet<Vector = Vec<f32>> {
     pub bias: Vector,
     /// Weight of the output norm, `value_dim`.
     pub norm: Vector,
+}
+
+/// Rows of one session in a call: they stand together and take the slots from `base` on.
+#[derive(Debug)]
+pub struct Span {
+    /// Index into the caches of the call.
+    pub session: usize,
+    /// Its first row.
+    pub row: usize,
+    /// Rows.
+    pub count: usize,
+    /// Slot of the first row; those before are committed.
+    pub base: usize,
+}
+
+/// The rows of a call, session by session.
+pub fn spans(rows: &Rows) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for (index, row) in rows.rows.iter().enumerate() {
+        match spans.last_mut() {
+            Some(span) if span.session == row.session => span.count += 1,
+            _ => spans.push(Span { session: row.session, row: index, count: 1, base: row.prefix.end }),
+        }
+    }
+    spans
 }

@@ -368,13 +368,7 @@ pub trait Backend: Send + 'static {
     /// Copies rows of `x` into `out` from this column on.
     fn place(&mut self, x: &Self::Buf, rows: usize, out: &mut Self::Buf, column: usize);
     /// `out += x` in the first `rows` rows.
-    fn add(&mut self, x: &Self::Buf, rows: usize, out: &mut Self::Buf) {
-        let summed: Vec<f32> = {
-            let (x, y) = (self.read(x, 0..rows), self.read(out, 0..rows));
-            x.iter().zip(y.iter()).map(|(x, y)| x + y).collect()
-        };
-        self.upload(&summed, out);
-    }
+    fn add(&mut self, x: &Self::Buf, rows: usize, out: &mut Self::Buf);
     /// Rows on the host, one after the other. Copied only where the host does not see the device's memory.
     fn read<'a>(&'a self, x: &'a Self::Buf, rows: Range<usize>) -> Cow<'a, [f32]>;
     /// Best and second best of the first `rows` rows.

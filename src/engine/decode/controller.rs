@@ -258,14 +258,13 @@ impl Controller {
         }
     }
 
-    /// Learns what a drafting round in `auto` was worth: it drafted `slots` slots after bringing `waiting` tokens in,
-    /// verified `rows` rows and added `tokens`. `draft_ms` is this sequence's share of a drafter pass for several.
+    /// Learns what a drafting round in `auto` was worth.
     pub fn earned(&mut self, habit: &mut Habit, round: &Drafted, at: Setting) {
         let draft_ms = round.draft_ms.unwrap_or_else(|| self.costs.draft_ms(round.slots));
         let made = Yield {
             tokens: round.tokens,
             ms: draft_ms + self.share_ms(round.rows, at),
-            // Two tokens wait before a usual pass; what more there is earlier plain rounds have left.
+            // A drafting round leaves no more tokens than it had slots; what more there is plain rounds have left.
             catch_up_ms: self.costs.catch_up_ms(round.waiting.saturating_sub(round.slots)),
             plain_ms: self.plain_ms(at),
         };

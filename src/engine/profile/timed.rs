@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::time::Instant;
 
+use crate::engine::backend::cuda::driver::Room;
 use crate::engine::backend::delta::DeltaNet;
-use crate::engine::backend::{Backend, Best, Columns, HeadNorms, Heads, Input, Keeps, Rows, Store};
+use crate::engine::backend::{Backend, Best, Columns, HeadNorms, Heads, Input, Keeps, Rows, Split, Store};
 use crate::engine::weights::{TensorView, WeightsError};
 use crate::protocol::state::DeviceInfo;
 
@@ -121,6 +122,41 @@ impl<B: Backend> Backend for Timed<B> {
 
     fn pack(&self, parts: &[TensorView<'_>], select: Option<&[u32]>, store: Store) -> Result<B::Matrix, WeightsError> {
         self.inner.pack(parts, select, store)
+    }
+
+    fn room(&self) -> Option<Room> {
+        self.inner.room()
+    }
+
+    fn ranks(&self) -> usize {
+        self.inner.ranks()
+    }
+
+    fn pack_shares(
+        &self,
+        shares: &[Vec<TensorView<'_>>],
+        split: Split,
+        store: Store,
+    ) -> Result<B::Matrix, WeightsError> {
+        self.inner.pack_shares(shares, split, store)
+    }
+
+    fn vector_shares(&self, shares: Vec<Vec<f32>>) -> Result<B::Vector, WeightsError> {
+        self.inner.vector_shares(shares)
+    }
+
+    fn buf_shared(&self, width: usize) -> B::Buf {
+        self.inner.buf_shared(width)
+    }
+
+    fn cache_shared(&self, layers: &[Keeps<'_>], exact: bool) -> B::Cache {
+        self.inner.cache_shared(layers, exact)
+    }
+
+    fn add(&mut self, x: &B::Buf, rows: usize, out: &mut B::Buf) {
+        let clock = Instant::now();
+        self.inner.add(x, rows, out);
+        self.note(Part::Copy, clock);
     }
 
     fn describe(&self, matrix: &B::Matrix) -> (usize, &'static str) {
@@ -298,5 +334,30 @@ impl<B: Backend> Backend for Timed<B> {
         let clock = Instant::now();
         self.inner.keep(cache, base, path);
         self.note(Part::Copy, clock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::api::{ModelSource, Precision};
+    use crate::engine::backend::cpu::Cpu;
+    use crate::engine::backend::parallel::{Buf, Parallel};
+    use crate::engine::rounds::Core;
+    use crate::engine::weights::{Checkpoint, bundle};
+
+    #[test]
+    fn devices_that_work_together_are_timed_together() {
+        let devices = Timed::new(Parallel::new(vec![Cpu::new(1), Cpu::new(1)]));
+        assert_eq!(devices.ranks(), 2);
+        assert!(matches!(devices.buf_shared(8), Buf::Shared(parts) if parts.len() == 2));
+        let target = Checkpoint::open(&ModelSource::Embedded(&bundle::TINY_TARGET)).expect("it opens");
+        let whole = target_heads(Core::load(Cpu::new(1), &target, None, Precision::Auto, |_| {}));
+        let shared = target_heads(Core::load(devices, &target, None, Precision::Auto, |_| {}));
+        assert_eq!(shared * 2, whole, "each has half of the heads");
+    }
+
+    fn target_heads<B: Backend>(core: Result<Core<B>, WeightsError>) -> usize {
+        core.expect("it loads").target.heads.heads
     }
 }

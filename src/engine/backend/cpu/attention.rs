@@ -140,6 +140,51 @@ pub struct Mix<'a, E> {
     pub factors: &'a [f32],
 }
 
+impl<E> Scores<'_, E> {
+    /// Panics unless kernels that trust these lengths stay inside of what they are given. Returns the heads' width.
+    pub fn check(&self, queries: &[Query<'_>], out: &[f32]) -> usize {
+        let dim = queries[0].q.len();
+        let blocks = self.room / LANES;
+        assert!(queries.len() <= GROUP && queries.iter().all(|q| q.q.len() == dim));
+        assert!(blocks == 0 || self.keys.len() >= (blocks - 1) * self.stride + dim * LANES);
+        assert!(out.len() >= queries.len() * self.room);
+        dim
+    }
+}
+
+impl<E> Mix<'_, E> {
+    /// The same; heads are a multiple of 16 wide, and picks rise.
+    pub fn check(&self, queries: &[Query<'_>]) -> usize {
+        let dim = queries[0].out.len();
+        let count = queries.len();
+        assert!(dim.is_multiple_of(LANES) && count <= GROUP && queries.iter().all(|q| q.out.len() == dim));
+        let last = self.picks[..count].iter().filter_map(|p| p.last()).map(|&s| s as usize + 1).max().unwrap_or(0);
+        let end = self.prefix.end.max(last);
+        assert!(end == 0 || self.values.len() >= (end - 1) * self.width + dim);
+        for i in 0..count {
+            assert!(self.scores.len() >= i * self.room + self.prefix.len() + self.picks[i].len());
+        }
+        dim
+    }
+}
+
+/// Calls a kernel that is compiled for each number of queries, so that their sums are registers.
+#[cfg(target_arch = "x86_64")]
+macro_rules! by_count {
+    ($count:expr, $f:ident::<$e:ident> $args:tt) => {
+        match $count {
+            1 => $f::<$e, 1> $args,
+            2 => $f::<$e, 2> $args,
+            3 => $f::<$e, 3> $args,
+            4 => $f::<$e, 4> $args,
+            5 => $f::<$e, 5> $args,
+            _ => $f::<$e, 6> $args,
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use by_count;
+
 /// An element with kernels of its own.
 pub trait Wide: Element {
     /// `out[i·room + s] = scale · q_i · k_s`.

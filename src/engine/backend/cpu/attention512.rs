@@ -9,7 +9,7 @@ use std::arch::x86_64::{
 
 use half::f16;
 
-use super::attention::{GROUP, Mix, Query, Scores};
+use super::attention::{Mix, Query, Scores, by_count};
 use super::cache::Element;
 use super::lanes::LANES;
 use super::level::each;
@@ -41,26 +41,9 @@ impl Load for f16 {
     }
 }
 
-macro_rules! by_count {
-    ($count:expr, $f:ident::<$e:ident> $args:tt) => {
-        match $count {
-            1 => $f::<$e, 1> $args,
-            2 => $f::<$e, 2> $args,
-            3 => $f::<$e, 3> $args,
-            4 => $f::<$e, 4> $args,
-            5 => $f::<$e, 5> $args,
-            _ => $f::<$e, 6> $args,
-        }
-    };
-}
-
 /// See [`super::attention::Wide::scores`].
 pub fn scores<E: Load>(queries: &[Query<'_>], product: &Scores<'_, E>, out: &mut [f32]) {
-    let dim = queries[0].q.len();
-    let blocks = product.room / LANES;
-    assert!(queries.len() <= GROUP && queries.iter().all(|q| q.q.len() == dim));
-    assert!(blocks == 0 || product.keys.len() >= (blocks - 1) * product.stride + dim * LANES);
-    assert!(out.len() >= queries.len() * product.room);
+    let dim = product.check(queries, out);
     // SAFETY: lengths as just checked; callers are at a level with AVX-512.
     unsafe { by_count!(queries.len(), scores_of::<E>(queries, dim, product, out)) }
 }
@@ -75,7 +58,7 @@ unsafe fn scores_of<E: Load, const Q: usize>(
     let scale = _mm512_set1_ps(product.scale);
     let q: [*const f32; Q] = std::array::from_fn(|i| queries[i].q.as_ptr());
     for b in 0..product.room / LANES {
-        // SAFETY: every index is inside what `scores` checked: d < dim, b < room / 16, i < Q = queries.len().
+        // SAFETY: every index is inside what `Scores::check` saw: d < dim, b < room / 16, i < Q = queries.len().
         unsafe {
             let keys = product.keys.as_ptr().add(b * product.stride);
             let mut even = [_mm512_setzero_ps(); Q];
@@ -112,16 +95,8 @@ unsafe fn scores_of<E: Load, const Q: usize>(
 
 /// See [`super::attention::Wide::mix`]; heads are a multiple of 16 wide.
 pub fn mix<E: Load>(queries: &mut [Query<'_>], mix: &Mix<'_, E>) {
-    let dim = queries[0].out.len();
+    let dim = mix.check(queries);
     let count = queries.len();
-    let prefix = mix.prefix.len();
-    assert!(dim.is_multiple_of(LANES) && count <= GROUP && queries.iter().all(|q| q.out.len() == dim));
-    let last = mix.picks[..count].iter().filter_map(|p| p.last()).map(|&s| s as usize + 1).max().unwrap_or(0);
-    let end = mix.prefix.end.max(last);
-    assert!(end == 0 || mix.values.len() >= (end - 1) * mix.width + dim);
-    for i in 0..count {
-        assert!(mix.scores.len() >= i * mix.room + prefix + mix.picks[i].len());
-    }
     let mut column = 0;
     while column < dim {
         // SAFETY: lengths as just checked (picks rise); callers are at a level with AVX-512.
@@ -158,7 +133,7 @@ unsafe fn mix_columns<E: Load, const Q: usize, const C: usize>(
 ) {
     let prefix = mix.prefix.len();
     let mut acc = [[_mm512_setzero_ps(); C]; Q];
-    // SAFETY: every index is inside what `mix` checked.
+    // SAFETY: every index is inside what `Mix::check` saw.
     unsafe {
         let p: [*const f32; Q] = std::array::from_fn(|i| mix.scores.as_ptr().add(i * mix.room));
         let mut value = mix.values.as_ptr().add(mix.prefix.start * mix.width + column);

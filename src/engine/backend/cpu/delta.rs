@@ -8,7 +8,7 @@ use super::pool::Pool;
 use super::shared::Shared;
 use super::{Buf, Cache};
 use crate::engine::backend::Rows;
-use crate::engine::backend::delta::{BLOCK, DeltaNet, DeltaShape};
+use crate::engine::backend::delta::{BLOCK, DeltaNet, DeltaShape, Span, spans};
 
 /// What one session keeps of one layer.
 #[derive(Debug, Clone)]
@@ -135,14 +135,6 @@ pub struct DeltaScratch {
     betas: Vec<f32>,
     mixed: Vec<Vec<f32>>,
     heaps: Vec<Heap>,
-}
-
-/// Rows of one session in a call.
-struct Span {
-    session: usize,
-    row: usize,
-    count: usize,
-    base: usize,
 }
 
 /// One session's cache, open to the threads of a call.
@@ -306,17 +298,6 @@ pub fn run(
     for span in &spans {
         caches[span.session].delta(layer).settle(span.base);
     }
-}
-
-fn spans(rows: &Rows) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
-    for (index, row) in rows.rows.iter().enumerate() {
-        match spans.last_mut() {
-            Some(span) if span.session == row.session => span.count += 1,
-            _ => spans.push(Span { session: row.session, row: index, count: 1, base: row.prefix.end }),
-        }
-    }
-    spans
 }
 
 /// Groups rows by the state they start from: those before the next anchor use the cache's, others that of the row in

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::engine::backend::Rows;
-use crate::engine::backend::delta::{BLOCK, DeltaNet, DeltaShape};
+use crate::engine::backend::delta::{BLOCK, DeltaNet, DeltaShape, Span, spans};
 
 use super::driver::{Arg, Driver, Memory};
 use super::{Buf, Cache, CudaError, THREADS, Vector, done};
@@ -126,25 +126,6 @@ impl<D: Driver> DeltaCache<D> {
 
 fn zeros<D: Driver>(driver: &Arc<D>, floats: usize) -> Result<Memory<D>, CudaError> {
     Memory::of(driver, &vec![0; floats * 4])
-}
-
-/// Rows of one session in a call.
-struct Span {
-    session: usize,
-    row: usize,
-    count: usize,
-    base: usize,
-}
-
-fn spans(rows: &Rows) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
-    for (index, row) in rows.rows.iter().enumerate() {
-        match spans.last_mut() {
-            Some(span) if span.session == row.session => span.count += 1,
-            _ => spans.push(Span { session: row.session, row: index, count: 1, base: row.prefix.end }),
-        }
-    }
-    spans
 }
 
 /// The pieces of work of a call, in order.
