@@ -117,15 +117,17 @@ impl<'a, B: Backend> Scheduler<'a, B> {
     /// Runs until it is told to stop or every handle is gone. An error is the message of a panic: every client has
     /// then been told.
     pub fn run(&mut self) -> Result<(), String> {
-        self.prepare(&self.settings.clone());
+        self.guarded(|own| own.prepare(&own.settings.clone()))?;
         while !self.stop {
-            self.take_commands();
-            self.drop_abandoned();
-            self.admit();
-            if !self.running.is_empty() {
-                catch_unwind(AssertUnwindSafe(|| self.turn())).map_err(|panic| self.give_up(&*panic))?;
-            }
-            self.publish_gauges();
+            self.guarded(|own| {
+                own.take_commands();
+                own.drop_abandoned();
+                own.admit();
+                if !own.running.is_empty() {
+                    own.turn();
+                }
+                own.publish_gauges();
+            })?;
         }
         let now = self.shared.clock();
         for session in self.running.drain(..) {
@@ -136,6 +138,11 @@ impl<'a, B: Backend> Scheduler<'a, B> {
         }
         self.publish_gauges();
         Ok(())
+    }
+
+    /// Measuring for `auto` runs the models as a turn does: a device can fail in either, and clients must hear of it.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self)) -> Result<(), String> {
+        catch_unwind(AssertUnwindSafe(|| work(self))).map_err(|panic| self.give_up(&*panic))
     }
 
     fn give_up(&mut self, panic: &(dyn std::any::Any + Send)) -> String {
